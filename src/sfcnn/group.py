@@ -1,0 +1,139 @@
+"""The action of rotations on images and on feature maps, and how well a network commutes with it (§2, App. A).
+
+    ρ_φ I(x) = I(ρ_{−φ} x)                    on images: turn the picture counter-clockwise by φ
+    R_φ ζ(x, θ) = ρ_φ ζ(x, θ − φ)             on features: turn every map and shift the orientations by φ
+
+Multiples of 90° move pixels onto pixels and are exact. Other angles resample the map.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_RIGHT_ANGLE = math.pi / 2
+
+
+def _whole_steps(angle: float, step: float) -> int | None:
+    """How often `step` goes into `angle`, if it does."""
+    steps = round(angle / step)
+    return steps if math.isclose(steps * step, angle, rel_tol=0, abs_tol=1e-6) else None
+
+
+def _centred_pixels(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and column of every pixel of maps (…, H, W), counted from the centre: two tensors (H, W)."""
+    axes = (torch.arange(n, dtype=maps.dtype, device=maps.device) - (n - 1) / 2 for n in maps.shape[-2:])
+    row, column = torch.meshgrid(*axes, indexing="ij")
+    return row, column
+
+
+def rotate(maps: Tensor, angle: float, mode: str = "bicubic") -> Tensor:
+    """ρ_φ: turn maps (…, H, W) counter-clockwise about their centre by `angle` (radians).
+
+    Exact for multiples of 90° (height and width swap for odd ones); otherwise resampled with `mode` ("bilinear" or
+    "bicubic") on the same grid, with zeros where nothing was.
+
+    >>> rotate(torch.tensor([[1, 2], [3, 4]]), math.pi / 2)
+    tensor([[2, 4],
+            [1, 3]])
+    """
+    if maps.dim() < 2:
+        raise ValueError(f"rotate expects maps of shape (…, H, W), got {tuple(maps.shape)}")
+    if mode not in ("bilinear", "bicubic"):
+        raise ValueError(f"unknown mode {mode!r}, choose one of ['bicubic', 'bilinear']")
+    quarter_turns = _whole_steps(angle, _RIGHT_ANGLE)
+    if quarter_turns is not None:
+        return torch.rot90(maps, quarter_turns, (-2, -1))
+    height, width = maps.shape[-2:]
+    row, column = _centred_pixels(maps)
+    cos, sin = math.cos(angle), math.sin(angle)
+    # Each pixel looks where it came from: turned clockwise by the angle, rows growing downward.
+    source = torch.stack([cos * column - sin * row, sin * column + cos * row], dim=-1)
+    scale = torch.tensor([max(width - 1, 1), max(height - 1, 1)]).to(source) / 2
+    flat = maps.reshape(1, -1, height, width)
+    turned = F.grid_sample(flat, (source / scale)[None], mode=mode, padding_mode="zeros", align_corners=True)
+    return turned.reshape(maps.shape)
+
+
+def rotate_features(features: Tensor, angle: float, mode: str = "bicubic") -> Tensor:
+    """R_φ: turn feature maps (B, C, Λ, H, W) by `angle`, a multiple of 2π/Λ, and shift their orientations with it."""
+    if features.dim() != 5:
+        raise ValueError(f"rotate_features expects shape (B, C, Λ, H, W), got {tuple(features.shape)}")
+    orientations = features.shape[2]
+    steps = _whole_steps(angle, 2 * math.pi / orientations)
+    if steps is None:
+        raise ValueError(
+            f"angle {angle:g} is not a sampled orientation: with Λ = {orientations} it must be a multiple of "
+            f"2π/{orientations} = {2 * math.pi / orientations:g}"
+        )
+    return rotate(features, angle, mode).roll(steps, dims=2)
+
+
+def _act(output: Tensor, angle: float, mode: str) -> Tensor:
+    """The action on whatever a network returns, told by its rank: features, maps, or numbers that must not change."""
+    if output.dim() == 5:
+        return rotate_features(output, angle, mode)
+    return rotate(output, angle, mode) if output.dim() == 4 else output
+
+
+def _central_disk(output: Tensor, radius: float) -> Tensor:
+    """Set everything further than `radius` pixels from the centre of maps (…, H, W) to zero."""
+    row, column = _centred_pixels(output)
+    return output * (row**2 + column**2 <= radius**2)
+
+
+@torch.no_grad()
+def equivariance_error(
+    net: Callable[[Tensor], Tensor],
+    inputs: Tensor,
+    angle: float,
+    *,
+    radius: float | None = None,
+    mode: str = "bicubic",
+) -> float:
+    """‖f(ρ_φ x) − ρ_φ f(x)‖₂ / ‖ρ_φ f(x)‖₂: 0 for a network f that commutes with the rotation by φ.
+
+    Args:
+        net: a layer or network in eval mode. Its input may be images (B, C, H, W) or features (B, C, Λ, H, W), its
+            output features, maps (B, C, H, W), or numbers (B, …) that are to stay the same.
+        inputs: what to apply it to.
+        angle: φ in radians; with features, a multiple of 2π/Λ.
+        radius: compare only within this distance of the centre, in output pixels. Use it for angles that are not
+            multiples of 90°, where the corners of the input turn out of sight.
+        mode: how maps are resampled at those angles.
+    """
+    if inputs.dim() not in (4, 5):
+        raise ValueError(f"inputs must be images (B, C, H, W) or features (B, C, Λ, H, W), got {tuple(inputs.shape)}")
+    expected = _act(net(inputs), angle, mode)
+    actual = net(_act(inputs, angle, mode))
+    if radius is not None and expected.dim() >= 4:
+        expected, actual = _central_disk(expected, radius), _central_disk(actual, radius)
+    scale = torch.linalg.vector_norm(expected)
+    return float(torch.linalg.vector_norm(actual - expected) / scale.clamp_min(torch.finfo(expected.dtype).tiny))
+
+
+#: Largest relative error that counts as rounding, by precision.
+TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+
+
+def assert_equivariant(
+    net: Callable[[Tensor], Tensor],
+    inputs: Tensor,
+    angles: Iterable[float] = (_RIGHT_ANGLE, 2 * _RIGHT_ANGLE, 3 * _RIGHT_ANGLE),
+    *,
+    tolerance: float | None = None,
+    radius: float | None = None,
+) -> None:
+    """Raise AssertionError unless `equivariance_error` stays within `tolerance` at every angle.
+
+    By default the angles are the exact ones, multiples of 90°, and the tolerance is rounding at the inputs'
+    precision (1e-5 in float32, 1e-10 in float64). Give a tolerance of your own for other angles: sampling costs a
+    few per cent there.
+    """
+    limit = TOLERANCES[inputs.dtype] if tolerance is None else tolerance
+    for angle in angles:
+        error = equivariance_error(net, inputs, angle, radius=radius)
+        if not error <= limit:
+            raise AssertionError(f"relative error {error:.2e} at {math.degrees(angle):g}° exceeds {limit:.0e}")

@@ -1,0 +1,15 @@
+"""The layers that PyTorch does not have. For everything else on (B, C, Λ, H, W) use PyTorch's own 3-D layers."""
+
+from sfcnn.nn.blocks import ConvBlock, ResidualBlock
+from sfcnn.nn.conv import GroupConv2d, LiftConv2d
+from sfcnn.nn.pool import OrientationPool, OrientationReadout, OrientedResponse
+
+__all__ = [
+    "ConvBlock",
+    "GroupConv2d",
+    "LiftConv2d",
+    "OrientationPool",
+    "OrientationReadout",
+    "OrientedResponse",
+    "ResidualBlock",
+]

@@ -1,0 +1,76 @@
+"""Blocks that networks are made of: convolution, batch norm, ReLU and dropout, alone or around an identity.
+
+Batch norm averages over space and orientations and dropout removes whole channels, so both keep equivariance.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from sfcnn.nn.conv import GroupConv2d, LiftConv2d
+
+
+class ConvBlock(nn.Sequential):
+    """convolution → batch norm → ReLU → dropout, on images or on features.
+
+    Shapes: (B, C, Λ, H, W) → (B, Ĉ, Λ, H', W'); with `lift`, images (B, C, H, W) come in.
+
+    Args:
+        in_channels, out_channels, kernel_size, orientations: of the convolution.
+        lift: start from images with a `LiftConv2d` instead of a `GroupConv2d`.
+        dropout: probability of dropping a channel as a whole.
+        conv: further arguments of the convolution (padding, basis, init, engine …).
+
+    >>> import torch
+    >>> ConvBlock(1, 8, 7, 4, lift=True, padding="same")(torch.randn(2, 1, 16, 16)).shape
+    torch.Size([2, 8, 4, 16, 16])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        orientations: int,
+        *,
+        lift: bool = False,
+        dropout: float = 0.0,
+        **conv: Any,
+    ) -> None:
+        layer = LiftConv2d if lift else GroupConv2d
+        # Batch norm has a shift of its own, so the convolution needs no bias.
+        layers: list[nn.Module] = [
+            layer(in_channels, out_channels, kernel_size, orientations, **{"bias": False, **conv}),
+            nn.BatchNorm3d(out_channels),
+            nn.ReLU(),
+        ]
+        if dropout:
+            layers.append(nn.Dropout3d(dropout))
+        super().__init__(*layers)
+
+
+class ResidualBlock(nn.Module):
+    """ζ + f(ζ), where f is `depth` convolution blocks that keep the number of channels and the size of the maps.
+
+    Shapes: (B, C, Λ, H, W) → (B, C, Λ, H, W).
+
+    >>> import torch
+    >>> ResidualBlock(8, 5, 4)(torch.randn(2, 8, 4, 16, 16)).shape
+    torch.Size([2, 8, 4, 16, 16])
+    """
+
+    def __init__(
+        self, channels: int, kernel_size: int, orientations: int, *, depth: int = 1, dropout: float = 0.0, **conv: Any
+    ) -> None:
+        super().__init__()
+        if depth < 1:
+            raise ValueError(f"depth must be at least 1, got {depth}")
+        conv = {**conv, "padding": "same"}
+        self.body = nn.Sequential(
+            *(ConvBlock(channels, channels, kernel_size, orientations, dropout=dropout, **conv) for _ in range(depth))
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, C, Λ, H, W) → features of the same shape."""
+        residual: Tensor = self.body(features)
+        return features + residual

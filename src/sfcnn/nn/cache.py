@@ -1,0 +1,40 @@
+"""A value that is derived from a weight and kept as long as the weight stays the same."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class FrozenKernel:
+    """Keep what was built from a tensor, and build it anew once the tensor's values differ.
+
+    The weight is compared by value with a copy: no way of writing to it (an optimiser, `load_state_dict`, `.data`,
+    `copy_`) goes unnoticed, and reading the weight once is far cheaper than building a filter bank. The kept value
+    is derived, so it is never copied, pickled or saved.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[str, Tensor, Tensor] | None = None
+
+    def get(self, kind: str, weight: Tensor, build: Callable[[], Tensor]) -> Tensor:
+        """The kept value if it is of this kind and `weight` has not changed, else `build()`."""
+        if self._kept is not None:
+            kept_kind, kept_weight, kernel = self._kept
+            placed_alike = (kept_weight.dtype, kept_weight.device) == (weight.dtype, weight.device)
+            if kept_kind == kind and placed_alike and torch.equal(kept_weight, weight):
+                return kernel
+        kernel = build().detach()
+        self._kept = kind, weight.detach().clone(), kernel
+        return kernel
+
+    def clear(self) -> None:
+        """Let the kept value go."""
+        self._kept = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "FrozenKernel":
+        return FrozenKernel()
+
+    def __reduce__(self) -> tuple[type["FrozenKernel"], tuple[()]]:
+        return FrozenKernel, ()

@@ -1,0 +1,99 @@
+"""Leave the group: pool over orientations, or read out which orientation responds (§3.2, output layer)."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sfcnn.steering import orientation_angles
+
+
+def _check_features(module: nn.Module, features: Tensor) -> None:
+    if features.dim() != 5:
+        name = type(module).__name__
+        raise ValueError(f"{name} expects features of shape (B, C, Λ, H, W), got {tuple(features.shape)}")
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"unknown {name} {value!r}, choose one of {list(choices)}")
+
+
+class OrientationPool(nn.Module):
+    """Pool over orientations: max_θ or mean_θ ζ(x, θ). Rotating the features then only turns the map.
+
+    Shapes: features (B, C, Λ, H, W) → maps (B, C, H, W).
+
+    >>> OrientationPool("max")(torch.randn(2, 8, 16, 5, 5)).shape
+    torch.Size([2, 8, 5, 5])
+    """
+
+    def __init__(self, kind: str = "max") -> None:
+        super().__init__()
+        _check_choice("kind of orientation pooling", kind, ("max", "mean"))
+        self.kind = kind
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (B, C, Λ, H, W) → maps (B, C, H, W)."""
+        _check_features(self, features)
+        return features.amax(2) if self.kind == "max" else features.mean(2)
+
+    def extra_repr(self) -> str:
+        """The kind of pooling."""
+        return repr(self.kind)
+
+
+class OrientedResponse(NamedTuple):
+    """What `OrientationReadout` returns."""
+
+    response: Tensor  #: (B, C, H, W), how strong
+    angle: Tensor  #: (B, C, H, W), in which direction, radians in [0, period)
+
+
+class OrientationReadout(nn.Module):
+    """The pooled response and its angle, at every pixel. Rotating the input by φ adds φ to the angle.
+
+    "argmax": the largest response and the orientation θ_a where it is.
+    "soft": weights p_a = softmax_a(ζ_a / temperature); the response is Σ_a p_a ζ_a and the angle the circular mean
+        arg(Σ_a p_a e^{inθ_a}) / n. Both are differentiable.
+
+    Shapes: features (B, C, Λ, H, W) → response and angle, each (B, C, H, W).
+
+    Args:
+        kind: "argmax" or "soft".
+        temperature: of the soft weights; small values come close to the maximum.
+        symmetry: n, by how many turns in a circle the structure looks the same: 1 for arrows, 2 for lines and fibres,
+            whose direction is known up to 180°. The angle lies in [0, 2π/n).
+
+    >>> response, angle = OrientationReadout("soft", symmetry=2)(torch.randn(2, 8, 16, 5, 5))
+    >>> angle.shape
+    torch.Size([2, 8, 5, 5])
+    """
+
+    def __init__(self, kind: str = "argmax", *, temperature: float = 1.0, symmetry: int = 1) -> None:
+        super().__init__()
+        _check_choice("kind of orientation readout", kind, ("argmax", "soft"))
+        if not temperature > 0:
+            raise ValueError(f"temperature must be positive, got {temperature!r}")
+        if isinstance(symmetry, bool) or not isinstance(symmetry, int) or symmetry < 1:
+            raise ValueError(f"symmetry must be a whole number of at least 1, got {symmetry!r}")
+        self.kind, self.temperature, self.symmetry = kind, temperature, symmetry
+
+    def forward(self, features: Tensor) -> OrientedResponse:
+        """Features (B, C, Λ, H, W) → (response, angle), each (B, C, H, W)."""
+        _check_features(self, features)
+        period = 2 * math.pi / self.symmetry
+        angles = orientation_angles(features.shape[2]).to(features)
+        if self.kind == "argmax":
+            response, index = features.max(2)
+            return OrientedResponse(response, torch.remainder(angles[index], period))
+        share = torch.softmax(features / self.temperature, dim=2)
+        turned = self.symmetry * angles[:, None, None]
+        phase = torch.atan2((share * turned.sin()).sum(2), (share * turned.cos()).sum(2))
+        return OrientedResponse((share * features).sum(2), torch.remainder(phase / self.symmetry, period))
+
+    def extra_repr(self) -> str:
+        """The kind of read-out and its settings."""
+        temperature = f", temperature={self.temperature:g}" if self.kind == "soft" else ""
+        return f"{self.kind!r}{temperature}, symmetry={self.symmetry}"

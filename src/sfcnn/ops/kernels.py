@@ -1,0 +1,37 @@
+"""What both engines start from: the atoms as `conv2d` needs them and the weights steered to all orientations.
+
+Engines differ only in where they put the brackets. With steered weights W̃ and atoms ψ,
+
+    direct   y = ζ ∗ (W̃ ψ)      combine the filters, then convolve
+    atomic   y = W̃ (ζ ∗ ψ)      convolve with the atoms, then combine the responses
+"""
+
+import torch
+from torch import Tensor
+
+from sfcnn.harmonics import BasisLike, real_atoms
+
+
+def correlation_atoms(
+    basis: BasisLike, kernel_size: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> Tensor:
+    """The real atoms (Q, s, s), turned by 180°: the paper convolves, `conv2d` correlates. The only flip there is."""
+    return real_atoms(basis, kernel_size, dtype=dtype, device=device).flip(-2, -1)
+
+
+def steer_lift_weight(weight: Tensor, rotations: Tensor) -> Tensor:
+    """w_ĉcq e^{−ikθ}: weights (Ĉ, C, Q) and rotations (Λ, Q, Q) → steered weights (Ĉ, Λ, C, Q)."""
+    return torch.einsum("ocq,aqp->oacp", weight, rotations)
+
+
+def steer_group_weight(weight: Tensor, rotations: Tensor) -> Tensor:
+    """w_ĉcq(θ−φ) e^{−ikφ}: weights (Ĉ, C, Λ, Q) and rotations (Λ, Q, Q) → steered weights (Ĉ, Λ_θ, C, Λ_φ, Q)."""
+    out_channels, in_channels, orientations, size = weight.shape
+    steered = torch.einsum("ocdq,aqp->ocdap", weight, rotations)  # relative orientation d, input orientation φ_a
+    theta = torch.arange(orientations, device=weight.device)
+    phi = theta[:, None]
+    # For each φ, the relative orientations d = θ − φ in the order of θ: row φ of (d, φ), flattened.
+    index = ((theta - phi) % orientations) * orientations + phi  # (Λ_φ, Λ_θ)
+    relative = steered.flatten(2, 3).index_select(2, index.flatten())
+    shape = (out_channels, in_channels, orientations, orientations, size)
+    return relative.view(shape).permute(0, 3, 1, 2, 4)
