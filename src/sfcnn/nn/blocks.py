@@ -49,7 +49,20 @@ class ConvBlock(nn.Sequential):
         super().__init__(*layers)
 
 
-class ResidualBlock(nn.Module):
+class Residual(nn.Module):
+    """x + f(x), for any module f that keeps the shape of its input."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features → features of the same shape."""
+        residual: Tensor = self.body(features)
+        return features + residual
+
+
+class ResidualBlock(Residual):
     """ζ + f(ζ), where f is `depth` convolution blocks that keep the number of channels and the size of the maps.
 
     Shapes: (B, C, Λ, H, W) → (B, C, Λ, H, W).
@@ -62,15 +75,10 @@ class ResidualBlock(nn.Module):
     def __init__(
         self, channels: int, kernel_size: int, orientations: int, *, depth: int = 1, dropout: float = 0.0, **conv: Any
     ) -> None:
-        super().__init__()
         if depth < 1:
             raise ValueError(f"depth must be at least 1, got {depth}")
         conv = {**conv, "padding": "same"}
-        self.body = nn.Sequential(
-            *(ConvBlock(channels, channels, kernel_size, orientations, dropout=dropout, **conv) for _ in range(depth))
-        )
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features (B, C, Λ, H, W) → features of the same shape."""
-        residual: Tensor = self.body(features)
-        return features + residual
+        blocks = [
+            ConvBlock(channels, channels, kernel_size, orientations, dropout=dropout, **conv) for _ in range(depth)
+        ]
+        super().__init__(nn.Sequential(*blocks))

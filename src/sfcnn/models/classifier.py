@@ -1,0 +1,178 @@
+"""The classification networks of the two tables in App. C.1, and their plain CNN twins.
+
+Six convolutions with batch norm and ReLU, a 2×2 max-pool after the second and the fourth, global max-pooling over
+space and orientations, three fully connected layers with batch norm, and dropout between them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypedDict, Unpack
+
+from torch import nn
+
+from sfcnn.harmonics import BasisLike
+from sfcnn.models.plain import PlainConvBlock, matching_width, scale_channels
+from sfcnn.nn import ConvBlock, OrientationPool
+
+
+@dataclass(frozen=True)
+class ClassifierSizes:
+    """Sizes of a classification network, one entry per layer, so that their number is its depth."""
+
+    kernel_sizes: tuple[int, ...]  #: of each convolution; the first one lifts images to the group
+    channels: tuple[int, ...]  #: Ĉ of each convolution
+    hidden: tuple[int, ...]  #: units of each hidden fully connected layer
+
+    def __post_init__(self) -> None:
+        """Check that every convolution has a kernel size and a number of channels."""
+        if not self.channels or len(self.kernel_sizes) != len(self.channels):
+            raise ValueError(
+                "kernel_sizes and channels need one entry per convolution, and at least one, "
+                f"got {self.kernel_sizes} and {self.channels}"
+            )
+
+
+#: The first table: the network of the experiments on orientations and on generalisation.
+BASELINE = ClassifierSizes((7, 5, 5, 5, 5, 5), (16, 24, 32, 32, 48, 64), (64, 64))
+#: The second table: the network of the benchmark on rotated MNIST.
+BENCHMARK = ClassifierSizes((9, 7, 7, 7, 7, 5), (24, 32, 36, 36, 64, 96), (96, 96))
+
+
+class ClassifierOptions(TypedDict, total=False):
+    """What else can be chosen about a classifier."""
+
+    in_channels: int  #: channels of the images, 1
+    classes: int  #: number of logits, 10
+    dropout: float  #: probability in the fully connected part, 0.3
+
+
+class SteerableOptions(ClassifierOptions, total=False):
+    """What else can be chosen about a steerable classifier."""
+
+    basis: BasisLike  #: "bandlimited", "paper", or a `Basis` of one's own
+    init: str  #: "coeff"
+    engine: str  #: "direct"
+
+
+def _head(inputs: int, hidden: tuple[int, ...], classes: int, dropout: float) -> nn.Sequential:
+    """Fully connected layers with batch norm after each and dropout between them: (B, C) → (B, classes)."""
+    layers: list[nn.Module] = []
+    for units in hidden:
+        # Batch norm has a shift of its own, so the layers before it need no bias.
+        layers += [nn.Linear(inputs, units, bias=False), nn.BatchNorm1d(units), nn.ReLU(), nn.Dropout(dropout)]
+        inputs = units
+    return nn.Sequential(*layers, nn.Linear(inputs, classes, bias=False), nn.BatchNorm1d(classes))
+
+
+def _assemble(
+    blocks: list[nn.Module], pool: Callable[[], nn.Module], global_pool: list[nn.Module], head: nn.Module
+) -> nn.Sequential:
+    """Pool after every second block but the last, and give the parts their names."""
+    features = nn.Sequential()
+    for number, block in enumerate(blocks, start=1):
+        features.append(block)
+        if number % 2 == 0 and number < len(blocks):
+            features.append(pool())
+    parts = {"features": features, "pool": nn.Sequential(*global_pool, nn.Flatten()), "head": head}
+    return nn.Sequential(OrderedDict(parts))
+
+
+def steerable_classifier(
+    sizes: ClassifierSizes,
+    orientations: int,
+    *,
+    in_channels: int = 1,
+    classes: int = 10,
+    dropout: float = 0.3,
+    basis: BasisLike = "bandlimited",
+    init: str = "coeff",
+    engine: str = "direct",
+) -> nn.Sequential:
+    """A classifier of any sizes: images (B, C, H, W) → logits (B, classes), unchanged by rotations of the image."""
+    layers = zip((in_channels, *sizes.channels), sizes.channels, sizes.kernel_sizes, strict=False)
+    blocks: list[nn.Module] = [
+        ConvBlock(*layer, orientations, lift=not index, padding="same", basis=basis, init=init, engine=engine)
+        for index, layer in enumerate(layers)
+    ]
+    global_pool = [OrientationPool("max"), nn.AdaptiveMaxPool2d(1)]
+    head = _head(sizes.channels[-1], sizes.hidden, classes, dropout)
+    return _assemble(blocks, lambda: nn.MaxPool3d((1, 2, 2)), global_pool, head)
+
+
+def plain_classifier(
+    sizes: ClassifierSizes, width: float = 1.0, *, in_channels: int = 1, classes: int = 10, dropout: float = 0.3
+) -> nn.Sequential:
+    """The same network of ordinary convolutions with `width` times the channels: (B, C, H, W) → (B, classes)."""
+    channels = tuple(scale_channels(c, width) for c in sizes.channels)
+    layers = zip((in_channels, *channels), channels, sizes.kernel_sizes, strict=False)
+    head = _head(channels[-1], sizes.hidden, classes, dropout)
+    return _assemble(
+        [PlainConvBlock(*layer) for layer in layers], lambda: nn.MaxPool2d(2), [nn.AdaptiveMaxPool2d(1)], head
+    )
+
+
+def plain_twin(
+    sizes: ClassifierSizes, orientations: int, match: str, **options: Unpack[ClassifierOptions]
+) -> nn.Sequential:
+    """The plain classifier that matches the steerable one in channels, effective channels or parameters."""
+    width = matching_width(
+        match,
+        orientations,
+        steerable=lambda: steerable_classifier(sizes, orientations, **options),
+        plain=lambda width: plain_classifier(sizes, width, **options),
+    )
+    return plain_classifier(sizes, width, **options)
+
+
+def mnist_baseline(
+    orientations: int = 16, sizes: ClassifierSizes = BASELINE, **options: Unpack[SteerableOptions]
+) -> nn.Sequential:
+    """The network of the first table: one 7×7 and five 5×5 convolutions of 16, 24, 32, 32, 48 and 64 channels.
+
+    >>> import torch
+    >>> mnist_baseline(orientations=4, classes=3)(torch.randn(2, 1, 28, 28)).shape
+    torch.Size([2, 3])
+    """
+    return steerable_classifier(sizes, orientations, **options)
+
+
+def mnist_benchmark(
+    orientations: int = 16, sizes: ClassifierSizes = BENCHMARK, **options: Unpack[SteerableOptions]
+) -> nn.Sequential:
+    """The network of the second table: 9×9, four 7×7 and a 5×5 convolution of 24, 32, 36, 36, 64 and 96 channels.
+
+    >>> mnist_benchmark(orientations=4, basis="paper", init="he").pool
+    Sequential(
+      (0): OrientationPool('max')
+      (1): AdaptiveMaxPool2d(output_size=1)
+      (2): Flatten(start_dim=1, end_dim=-1)
+    )
+    """
+    return steerable_classifier(sizes, orientations, **options)
+
+
+def mnist_baseline_cnn(
+    match: str = "channels",
+    orientations: int = 16,
+    sizes: ClassifierSizes = BASELINE,
+    **options: Unpack[ClassifierOptions],
+) -> nn.Sequential:
+    """The plain twin of `mnist_baseline(orientations)`; `match` is one of `sfcnn.models.plain.MATCHES`.
+
+    >>> from sfcnn.models.plain import count_parameters
+    >>> ratio = count_parameters(mnist_baseline_cnn("parameters", 16)) / count_parameters(mnist_baseline(16))
+    >>> round(ratio, 2)
+    1.0
+    """
+    return plain_twin(sizes, orientations, match, **options)
+
+
+def mnist_benchmark_cnn(
+    match: str = "channels",
+    orientations: int = 16,
+    sizes: ClassifierSizes = BENCHMARK,
+    **options: Unpack[ClassifierOptions],
+) -> nn.Sequential:
+    """The plain twin of `mnist_benchmark(orientations)`; `match` is one of `sfcnn.models.plain.MATCHES`."""
+    return plain_twin(sizes, orientations, match, **options)

@@ -1,0 +1,217 @@
+"""The segmentation network of App. C.2: a U-Net on the group, with residual blocks and skips that are added.
+
+    level 1  ─ conv, residual ───────────────── + ─ residual ─ max over orientations ─ 1×1 ─ 1×1
+                  ↓ pool                        ↑ upsample, conv
+    level 2  ─── conv, residual ─────────── + ─ residual
+                    ↓ pool                  ↑ upsample, conv
+    level 3  ───── conv, residual ──────────┘            (and so on)
+
+The paper's drawing is its only account of the number of levels and of what stands at each; the text fixes channels,
+kernel sizes, depth of the residual blocks, addition of skips, pooling and dropout. Five levels, as in the U-Net it is
+modelled on, are our reading.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor, nn
+
+from sfcnn.harmonics import BasisLike
+from sfcnn.models.plain import PlainConvBlock, PlainResidualBlock, matching_width, scale_channels
+from sfcnn.nn import ConvBlock, OrientationPool, ResidualBlock
+
+
+class Crop(nn.Module):
+    """Remove `margin` pixels from each side: (…, H, W) → (…, H − 2m, W − 2m)."""
+
+    def __init__(self, margin: int) -> None:
+        super().__init__()
+        if margin < 0:
+            raise ValueError(f"crop must be at least 0, got {margin}")
+        self.margin = margin
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Maps (…, H, W) → the inner part."""
+        m = self.margin
+        return maps[..., m : maps.shape[-2] - m, m : maps.shape[-1] - m]
+
+    def extra_repr(self) -> str:
+        """The margin."""
+        return str(self.margin)
+
+
+class UNet(nn.Module):
+    """Encoder, decoder and head; steerable and plain networks differ only in the parts they pass.
+
+    Shapes: images (B, C, H, W) → logits (B, classes, H', W'). H and W must be divisible by 2^(levels − 1).
+
+    Args:
+        widths: channels of each level, from the image down.
+        first: from the image to the features of level 1.
+        conv: makes the module that changes the number of channels, from and to.
+        residual: makes the module that keeps it.
+        pool, upsample: between levels.
+        head: from the features of level 1 to logits.
+    """
+
+    def __init__(
+        self,
+        widths: list[int],
+        first: nn.Module,
+        conv: Callable[[int, int], nn.Module],
+        residual: Callable[[int], nn.Module],
+        pool: nn.Module,
+        upsample: nn.Module,
+        head: nn.Module,
+    ) -> None:
+        super().__init__()
+        down, up = pairwise(widths), pairwise(reversed(widths))
+        self.encoder = nn.ModuleList([nn.Sequential(first, residual(widths[0]))])
+        self.encoder.extend(nn.Sequential(conv(above, below), residual(below)) for above, below in down)
+        self.decoder = nn.ModuleList(conv(below, above) for below, above in up)
+        self.merge = nn.ModuleList(residual(above) for above in widths[-2::-1])
+        self.pool, self.upsample, self.head = pool, upsample, head
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) → logits (B, classes, H', W')."""
+        if images.dim() != 4:
+            raise ValueError(f"UNet expects images of shape (B, C, H, W), got {tuple(images.shape)}")
+        multiple = 2 ** (len(self.encoder) - 1)
+        height, width = images.shape[-2:]
+        if height % multiple or width % multiple:
+            raise ValueError(
+                f"a U-Net of {len(self.encoder)} levels needs height and width divisible by {multiple}, "
+                f"got {height}×{width}: pad or crop the images"
+            )
+        skips: list[Tensor] = []
+        features = images
+        for level, encode in enumerate(self.encoder):
+            features = encode(self.pool(features) if level else features)
+            skips.append(features)
+        skips.pop()
+        for decode, merge in zip(self.decoder, self.merge, strict=True):
+            features = merge(decode(self.upsample(features)) + skips.pop())
+        logits: Tensor = self.head(features)
+        return logits
+
+
+def _level_channels(channels: int, levels: int) -> list[int]:
+    """Channels of each level: doubled at levels 2 and 3, constant afterwards."""
+    if levels < 1:
+        raise ValueError(f"levels must be at least 1, got {levels}")
+    return [channels * 2 ** min(level, 2) for level in range(levels)]
+
+
+def _head(width: int, classes: int, dropout: float) -> list[nn.Module]:
+    """Two 1×1 convolutions, pixel by pixel from features to logits."""
+    return [PlainConvBlock(width, width, 1, dropout=dropout), nn.Conv2d(width, classes, 1)]
+
+
+def membrane_unet(
+    orientations: int = 17,
+    *,
+    in_channels: int = 1,
+    classes: int = 1,
+    channels: int = 12,
+    levels: int = 5,
+    input_kernel_size: int = 11,
+    kernel_size: int = 7,
+    residual_depth: int = 1,
+    dropout: float = 0.4,
+    crop: int = 0,
+    padding_mode: str = "zeros",
+    basis: BasisLike = "bandlimited",
+    init: str = "coeff",
+    engine: str = "direct",
+) -> UNet:
+    """The paper's network for EM membranes: images (B, C, H, W) → logits (B, classes, H − 2·crop, W − 2·crop).
+
+    Height and width must be divisible by 2^(levels − 1).
+
+    Args:
+        orientations: Λ; 17 has no common factor with the four rotations that data are augmented with.
+        in_channels, classes: of the images and the logits.
+        channels: filters of the first level; the second has twice, the third and all further four times as many.
+        levels: of resolution, each half of the one before.
+        input_kernel_size, kernel_size: of the lifting convolution and of all others.
+        residual_depth: convolutions in each residual block.
+        dropout: probability of dropping a channel, after every convolution but the last.
+        crop: pixels removed from each side before the 1×1 convolutions. The paper feeds 256×256 regions padded to
+            320×320, a crop of 32.
+        padding_mode, basis, init, engine: as in `GroupConv2d`.
+
+    >>> import torch
+    >>> membrane_unet(4, channels=2, levels=3, crop=4)(torch.randn(1, 1, 32, 32)).shape
+    torch.Size([1, 1, 24, 24])
+    """
+    options: dict[str, Any] = {
+        "padding_mode": padding_mode,
+        "basis": basis,
+        "init": init,
+        "engine": engine,
+        "dropout": dropout,
+    }
+
+    def conv(inputs: int, outputs: int) -> nn.Module:
+        return ConvBlock(inputs, outputs, kernel_size, orientations, padding="same", **options)
+
+    def residual(width: int) -> nn.Module:
+        return ResidualBlock(width, kernel_size, orientations, depth=residual_depth, **options)
+
+    return UNet(
+        _level_channels(channels, levels),
+        ConvBlock(in_channels, channels, input_kernel_size, orientations, lift=True, padding="same", **options),
+        conv,
+        residual,
+        nn.MaxPool3d((1, 2, 2)),
+        nn.Upsample(scale_factor=(1, 2, 2)),
+        nn.Sequential(OrientationPool("max"), Crop(crop), *_head(channels, classes, dropout)),
+    )
+
+
+def plain_unet(
+    width: float = 1.0,
+    *,
+    in_channels: int = 1,
+    classes: int = 1,
+    channels: int = 12,
+    levels: int = 5,
+    input_kernel_size: int = 11,
+    kernel_size: int = 7,
+    residual_depth: int = 1,
+    dropout: float = 0.4,
+    crop: int = 0,
+) -> UNet:
+    """The same network of ordinary convolutions with `width` times the channels."""
+    widths = [scale_channels(c, width) for c in _level_channels(channels, levels)]
+
+    def conv(inputs: int, outputs: int) -> nn.Module:
+        return PlainConvBlock(inputs, outputs, kernel_size, dropout=dropout)
+
+    def residual(channels: int) -> nn.Module:
+        return PlainResidualBlock(channels, kernel_size, depth=residual_depth, dropout=dropout)
+
+    return UNet(
+        widths,
+        PlainConvBlock(in_channels, widths[0], input_kernel_size, dropout=dropout),
+        conv,
+        residual,
+        nn.MaxPool2d(2),
+        nn.Upsample(scale_factor=2),
+        nn.Sequential(Crop(crop), *_head(widths[0], classes, dropout)),
+    )
+
+
+def membrane_unet_cnn(match: str = "channels", orientations: int = 17, **options: Any) -> UNet:
+    """The plain twin of `membrane_unet(orientations)`; `match` is one of `sfcnn.models.plain.MATCHES`.
+
+    Options are those of `plain_unet`.
+    """
+    width = matching_width(
+        match,
+        orientations,
+        steerable=lambda: membrane_unet(orientations, **options),
+        plain=lambda width: plain_unet(width, **options),
+    )
+    return plain_unet(width, **options)
