@@ -50,7 +50,7 @@ class ClassifierOptions(TypedDict, total=False):
 class SteerableOptions(ClassifierOptions, total=False):
     """What else can be chosen about a steerable classifier."""
 
-    basis: BasisLike  #: "bandlimited", "paper", or a `Basis` of one's own
+    basis: BasisLike  #: "bandlimited", "averaged", "paper", or a `Basis` of one's own
     init: str  #: "coeff"
     engine: str  #: "direct"
 

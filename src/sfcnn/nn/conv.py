@@ -153,7 +153,7 @@ class LiftConv2d(_SteerableConv2d):
         kernel_size: side of the square filter, odd.
         orientations: Λ ≥ 1.
         stride, padding, dilation, padding_mode, bias: as in `nn.Conv2d`, one value for both axes.
-        basis: a preset ("bandlimited", "paper"), a `Basis`, or a function from kernel size to `Basis`.
+        basis: a preset ("bandlimited", "averaged", "paper"), a `Basis`, or a function from kernel size to `Basis`.
         init: "coeff" or "he", with "-backward" to keep the variance of gradients instead.
         engine: how it is computed, "direct" or "atomic"; the result is the same.
         device, dtype: of the weights.

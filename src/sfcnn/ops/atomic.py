@@ -3,7 +3,7 @@
     lift    y_ĉ(θ) = Re Σ_c Σ_jk  w_ĉcjk e^{−ikθ} (I_c ∗ ψ_jk)
     group   y_ĉ(θ) = Re Σ_c Σ_φ Σ_jk  w_ĉcjk(θ−φ) e^{−ikφ} (ζ_c(φ) ∗ ψ_jk)
 
-Fastest where atoms are few against the pixels of a filter, as in large kernels on few channels.
+Memory grows with the number of atoms: Q responses for each input map.
 """
 
 import torch.nn.functional as F

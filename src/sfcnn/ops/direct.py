@@ -3,7 +3,7 @@
     lift    y_ĉ(θ) = Σ_c  I_c ∗ ρ_θ Ψ_ĉc
     group   y_ĉ(θ) = Σ_c Σ_φ  ζ_c(φ) ∗ ρ_φ Ψ_ĉc(θ−φ)
 
-Fastest where channels and orientations are few, and what every other engine is checked against.
+The reference that every other engine is checked against.
 """
 
 from torch import Tensor

@@ -1,0 +1,41 @@
+"""What a person sees while work goes on: a live bar in a terminal, a few plain lines in a log."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+#: Called with what is being done and which fraction of it is done.
+Report = Callable[[str, float], None]
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Report]:
+    """Yield a function that shows how far each named piece of work has come."""
+    if not console.is_terminal:
+        yield _lines(console)
+        return
+    columns = TextColumn("{task.description:<28}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(name: str, done: float) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=1.0)
+            bars.update(tasks[name], completed=done)
+
+        yield report
+
+
+def _lines(console: Console) -> Report:
+    """Print one line at each quarter of the work."""
+    quarters: dict[str, int] = {}
+
+    def report(name: str, done: float) -> None:
+        quarter = int(4 * done)
+        if quarter > quarters.get(name, 0):
+            quarters[name] = quarter
+            console.print(f"{name}: {25 * quarter} %")
+
+    return report

@@ -1,0 +1,45 @@
+"""Writing files so that nothing is lost: whole or not at all, and never over a file that was not meant."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class OutputExistsError(ValueError):
+    """A file is in the way of an output and was not meant to be replaced."""
+
+
+def check_output(path: Path, *, overwrite: bool) -> None:
+    """Raise if `path` cannot become an output file: a directory, an existing file, or no place to put it."""
+    if path.is_dir():
+        raise OutputExistsError(f"output {path} is a directory, expected a file name")
+    if path.exists() and not overwrite:
+        raise OutputExistsError(f"output {path} exists: choose another name or pass --overwrite")
+
+
+@contextmanager
+def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a temporary path beside `path`, which takes its place once the block has ended without an error.
+
+    The file system's rename makes the change at once: a reader sees the old file or the whole new one.
+    """
+    check_output(path, overwrite=overwrite)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp makes private files; outputs get the user's usual permissions
+        if overwrite:
+            temporary.replace(path)
+        else:
+            os.link(temporary, path)  # unlike a rename, fails if somebody made the file meanwhile
+    except FileExistsError:
+        raise OutputExistsError(f"output {path} exists: choose another name or pass --overwrite") from None
+    finally:
+        temporary.unlink(missing_ok=True)

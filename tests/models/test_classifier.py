@@ -1,0 +1,127 @@
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from sfcnn import GroupConv2d, LiftConv2d, assert_equivariant
+from sfcnn.models import (
+    BASELINE,
+    MATCHES,
+    ClassifierSizes,
+    count_parameters,
+    mnist_baseline,
+    mnist_baseline_cnn,
+    mnist_benchmark,
+    mnist_benchmark_cnn,
+    plain_classifier,
+)
+
+Convolution = (LiftConv2d, GroupConv2d, nn.Conv2d)
+TABLES = {
+    mnist_baseline: ((7, 5, 5, 5, 5, 5), (16, 24, 32, 32, 48, 64), (64, 64, 10)),
+    mnist_benchmark: ((9, 7, 7, 7, 7, 5), (24, 32, 36, 36, 64, 96), (96, 96, 10)),
+}
+
+
+@pytest.mark.parametrize("build", TABLES)
+def test_the_networks_are_those_of_the_tables(build: object) -> None:
+    kernels, channels, units = TABLES[build]  # type: ignore[index]
+    net: nn.Sequential = build()  # type: ignore[operator]
+    convolutions = [m for m in net.modules() if isinstance(m, LiftConv2d | GroupConv2d)]
+    assert isinstance(convolutions[0], LiftConv2d)
+    assert all(isinstance(layer, GroupConv2d) for layer in convolutions[1:])
+    assert tuple(layer.kernel_size for layer in convolutions) == kernels
+    assert tuple(layer.out_channels for layer in convolutions) == channels
+    assert {layer.orientations for layer in convolutions} == {16}
+    assert tuple(m.out_features for m in net.modules() if isinstance(m, nn.Linear)) == units
+    counts = {kind: sum(isinstance(m, kind) for m in net.modules()) for kind in (nn.BatchNorm3d, nn.BatchNorm1d)}
+    assert counts == {nn.BatchNorm3d: 6, nn.BatchNorm1d: 3}
+    assert sum(isinstance(m, nn.MaxPool3d) for m in net.modules()) == 2
+    dropouts = [m for m in net.modules() if "Dropout" in type(m).__name__]
+    assert [m.p for m in dropouts] == [0.3, 0.3]
+    assert all(m in set(net.get_submodule("head").modules()) for m in dropouts)
+
+
+@pytest.mark.parametrize("build", [mnist_baseline, mnist_benchmark])
+@pytest.mark.parametrize("engine", ["direct", "atomic"])
+def test_quarter_turns_do_not_change_the_logits(build: object, engine: str, dtype: torch.dtype) -> None:
+    net: nn.Sequential = build(orientations=4, engine=engine).to(dtype)  # type: ignore[operator]
+    images = torch.rand(3, 1, 28, 28, dtype=dtype)
+    net(images)
+    assert_equivariant(net.eval(), images)
+    assert_equivariant(net.get_submodule("features"), images)
+
+
+def test_sixteen_orientations_on_28_pixels(dtype: torch.dtype) -> None:
+    net = mnist_baseline(16).to(dtype)
+    images = torch.rand(2, 1, 28, 28, dtype=dtype)
+    assert_equivariant(net.eval(), images)
+
+
+def test_engines_and_seeds_give_the_same_network() -> None:
+    nets = []
+    for engine in ("direct", "atomic"):
+        torch.manual_seed(3)
+        nets.append(mnist_baseline(4, engine=engine).eval())
+    images = torch.rand(2, 1, 28, 28)
+    torch.testing.assert_close(nets[0](images), nets[1](images), atol=1e-4, rtol=1e-4)
+
+
+def test_saved_state_is_the_parameters() -> None:
+    """Within 5 % of 4 bytes a parameter, in eval mode after use too."""
+    net = mnist_benchmark().eval()
+    with torch.no_grad():
+        net(torch.rand(1, 1, 28, 28))
+    stored = io.BytesIO()
+    torch.save(net.state_dict(), stored)
+    assert count_parameters(net) == 2_692_220
+    assert stored.tell() / (4 * count_parameters(net)) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("twin", "steerable"), [(mnist_baseline_cnn, mnist_baseline), (mnist_benchmark_cnn, mnist_benchmark)]
+)
+def test_twins_match(twin: object, steerable: object) -> None:
+    def channels(net: nn.Module) -> list[int]:
+        return [m.out_channels for m in net.modules() if isinstance(m, Convolution)]
+
+    with torch.device("meta"):
+        ours: nn.Module = steerable(8)  # type: ignore[operator]
+        twins: dict[str, nn.Module] = {match: twin(match, 8) for match in MATCHES}  # type: ignore[operator]
+    assert channels(twins["channels"]) == channels(ours)
+    assert channels(twins["effective-channels"]) == [8 * c for c in channels(ours)]
+    assert count_parameters(twins["parameters"]) / count_parameters(ours) == pytest.approx(1, abs=0.02)
+    with pytest.raises(ValueError, match=r"unknown match 'size', choose one of \['channels', 'effective-channels'"):
+        twin("size", 8)  # type: ignore[operator]
+
+
+def test_sizes_and_options_are_arguments() -> None:
+    sizes = ClassifierSizes((5, 3), (4, 6), (7,))
+    net = mnist_baseline(4, sizes, in_channels=3, classes=2, dropout=0.0, basis="paper", init="he")
+    assert net(torch.rand(2, 3, 20, 20)).shape == (2, 2)
+    assert plain_classifier(sizes, in_channels=3, classes=2)(torch.rand(2, 3, 20, 20)).shape == (2, 2)
+    assert {m.basis_name for m in net.modules() if isinstance(m, GroupConv2d)} == {"paper"}
+    with pytest.raises(ValueError, match=r"one entry per convolution, and at least one, got \(5, 3\) and \(4,\)"):
+        ClassifierSizes((5, 3), (4,), ())
+    assert BASELINE.channels == (16, 24, 32, 32, 48, 64)
+
+
+def test_it_learns() -> None:
+    """A tiny network tells stripes from dots, whatever their rotation, after a few steps."""
+    from sfcnn import rotate
+
+    x = torch.arange(16.0)
+    stripes, dots = torch.cos(1.2 * x).expand(16, 16), torch.cos(1.2 * x) * torch.cos(1.2 * x)[:, None]
+    images = torch.stack([stripes, dots] * 8)[:, None] + 0.3 * torch.randn(16, 1, 16, 16)
+    labels = torch.tensor([0, 1] * 8)
+    net = mnist_baseline(8, ClassifierSizes((5, 5), (4, 6), ()), classes=2)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    for _ in range(25):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(images), labels).backward()
+        optimizer.step()
+    net.eval()
+    for degrees in (0, 45, 90, 200):
+        turned = rotate(images, torch.pi * degrees / 180)
+        assert (net(turned).argmax(1) == labels).float().mean() > 0.9

@@ -1,0 +1,58 @@
+import pytest
+import torch
+from torch import nn
+
+from sfcnn import GroupConv2d, LiftConv2d, assert_equivariant
+from sfcnn.models import MATCHES, count_parameters, membrane_unet, membrane_unet_cnn
+
+
+def test_it_is_the_network_of_the_appendix() -> None:
+    with torch.device("meta"):
+        net = membrane_unet()
+    lift = [m for m in net.modules() if isinstance(m, LiftConv2d)]
+    group = [m for m in net.modules() if isinstance(m, GroupConv2d)]
+    assert [(m.kernel_size, m.out_channels, m.orientations) for m in lift] == [(11, 12, 17)]
+    assert {m.kernel_size for m in group} == {7}
+    assert {m.orientations for m in group} == {17}
+    assert [level[0][0].out_channels for level in net.encoder] == [12, 24, 48, 48, 48]  # type: ignore[index]
+    assert [m[0].out_channels for m in net.decoder] == [48, 48, 24, 12]  # type: ignore[index]
+    assert sum(m.kernel_size == (1, 1) for m in net.modules() if isinstance(m, nn.Conv2d)) == 2
+    assert {m.p for m in net.modules() if isinstance(m, nn.Dropout3d | nn.Dropout2d)} == {0.4}
+    assert sum(isinstance(m, nn.Dropout3d) for m in net.modules()) == len(lift) + len(group)
+
+
+@pytest.mark.parametrize("engine", ["direct", "atomic"])
+def test_quarter_turns_turn_the_prediction(engine: str, dtype: torch.dtype) -> None:
+    net = membrane_unet(4, channels=3, levels=3, input_kernel_size=5, kernel_size=3, engine=engine).to(dtype)
+    images = torch.rand(2, 1, 24, 24, dtype=dtype)
+    net(images)
+    assert_equivariant(net.eval(), images)
+
+
+def test_sizes_are_arguments() -> None:
+    net = membrane_unet(3, in_channels=2, classes=3, channels=2, levels=2, residual_depth=2, crop=4, dropout=0.0)
+    assert net(torch.rand(2, 2, 16, 24)).shape == (2, 3, 8, 16)
+    assert membrane_unet(2, channels=2, levels=1)(torch.rand(1, 1, 9, 9)).shape == (1, 1, 9, 9)
+
+
+def test_wrong_inputs_are_named() -> None:
+    net = membrane_unet(2, channels=2, levels=3)
+    with pytest.raises(ValueError, match="3 levels needs height and width divisible by 4, got 16×18"):
+        net(torch.rand(1, 1, 16, 18))
+    with pytest.raises(ValueError, match=r"expects images of shape \(B, C, H, W\), got \(16, 16\)"):
+        net(torch.rand(16, 16))
+    with pytest.raises(ValueError, match="levels must be at least 1, got 0"):
+        membrane_unet(2, levels=0)
+    with pytest.raises(ValueError, match="crop must be at least 0, got -1"):
+        membrane_unet(2, crop=-1)
+
+
+def test_twins_match() -> None:
+    options = {"channels": 4, "levels": 3}
+    with torch.device("meta"):
+        ours = membrane_unet(8, **options)  # type: ignore[arg-type]
+        twins = {match: membrane_unet_cnn(match, 8, **options) for match in MATCHES}
+    widths = {match: twin.encoder[0][0][0].out_channels for match, twin in twins.items()}  # type: ignore[index]
+    assert (widths["channels"], widths["effective-channels"]) == (4, 32)
+    assert count_parameters(twins["parameters"]) / count_parameters(ours) == pytest.approx(1, abs=0.02)
+    assert membrane_unet_cnn("channels", 8, **options)(torch.rand(1, 1, 16, 16)).shape == (1, 1, 16, 16)

@@ -1,0 +1,75 @@
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from sfcnn.harmonics import PRESETS, resolve_basis
+from sfcnn.models import mnist_baseline
+from sfcnn.weights import infer_kernel_size, learned_filter, load_weights
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_number_of_atoms_tells_the_kernel_size(preset: str) -> None:
+    for kernel_size in (1, 3, 5, 7, 9, 11):
+        assert infer_kernel_size(preset, resolve_basis(preset, kernel_size).size) == kernel_size
+    with pytest.raises(ValueError, match="no kernel up to 41×41 has 7 atoms"):
+        infer_kernel_size(preset, 7)
+
+
+def test_a_filter_is_found_in_a_state_dict(tmp_path: Path) -> None:
+    net = mnist_baseline(4)
+    torch.save(net.state_dict(), tmp_path / "net.pt")
+    state = load_weights(tmp_path / "net.pt")
+    first = learned_filter(state, "bandlimited", None, 3, 0, 0)
+    assert (first.name, first.kernel_size, first.orientations) == ("features.0.0.weight", 7, None)
+    assert torch.equal(first.weight, net.get_parameter(first.name)[3, 0])
+    second = learned_filter(state, "bandlimited", "features.1.0.weight", 2, 5, 3)
+    assert (second.kernel_size, second.orientations) == (5, 4)
+    assert torch.equal(second.weight, net.get_parameter(second.name)[2, 5, 3])
+
+
+class Malice:
+    """An object whose unpickling writes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_bad_files_are_named_and_never_run(tmp_path: Path) -> None:
+    trap, bad = tmp_path / "trap", tmp_path / "bad.pt"
+    torch.save(Malice(trap), bad)
+    with pytest.raises(ValueError, match=r"bad.pt is not a state dict of tensors"):
+        load_weights(bad)
+    bad.write_bytes(pickle.dumps(Malice(trap)))
+    with pytest.raises(ValueError, match="is not a state dict"):
+        load_weights(bad)
+    assert not trap.exists()
+    for content in (b"", b"\x00\x01nonsense", b"PK\x03\x04 broken zip"):
+        bad.write_bytes(content)
+        with pytest.raises(ValueError, match="is not a state dict"):
+            load_weights(bad)
+    torch.save({"weight": 3}, bad)
+    with pytest.raises(ValueError, match="does not hold a state dict of tensors"):
+        load_weights(bad)
+    with pytest.raises(ValueError, match="does not exist"):
+        load_weights(tmp_path / "missing.pt")
+
+
+def test_wrong_choices_are_named() -> None:
+    state = {"a.weight": torch.zeros(2, 3, 11), "b.weight": torch.zeros(2, 3, 4, 11), "c.weight": torch.zeros(5)}
+    with pytest.raises(
+        ValueError, match=r"no layer weight 'd' in the state dict, choose one of \['a.weight', 'b.weight'\]"
+    ):
+        learned_filter(state, "bandlimited", "d", 0, 0, 0)
+    with pytest.raises(ValueError, match="is no weight of a steerable layer"):
+        learned_filter(state, "bandlimited", "c.weight", 0, 0, 0)
+    with pytest.raises(ValueError, match=r"input channel 3 is not in 'a.weight': choose 0 … 2"):
+        learned_filter(state, "bandlimited", None, 0, 3, 0)
+    with pytest.raises(ValueError, match=r"orientation -1 is not in 'b.weight': choose 0 … 3"):
+        learned_filter(state, "bandlimited", "b.weight", 0, 0, -1)
+    with pytest.raises(ValueError, match="has no weight of a lifting layer"):
+        learned_filter({}, "bandlimited", None, 0, 0, 0)
