@@ -67,7 +67,7 @@ def test_demo_trains_tests_and_writes(capsys: pytest.CaptureFixture[str]) -> Non
     ours, plain = numbers["curves"]
     assert ours["errors"][0] == ours["errors"][2]  # Λ = 2: half-turns change nothing
     assert abs(ours["parameters"] / plain["parameters"] - 1) < 0.1
-    assert main(["filters", "--weights", "results/sfcnn.pt"]) == 0
+    assert main(["filters", "--weights", "results/sfcnn.pt", "--basis", "averaged"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def _add_filters(commands: "argparse._SubParsersAction[_Parser]") -> None:
         description="Draw the table of atoms (the paper's figure 2) and a random or learned filter, rotated.",
         epilog="examples:\n"
         "  sfcnn filters --basis paper --kernel-size 9\n"
-        "  sfcnn filters --weights demo-results/sfcnn.pt --layer features.2.0.weight --channel 3 0 --out pictures",
+        "  sfcnn filters --weights demo-results/sfcnn.pt --basis averaged --layer features.1.0.weight --out pictures",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

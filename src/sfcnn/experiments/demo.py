@@ -19,7 +19,7 @@ from sfcnn.files import new_file
 from sfcnn.group import rotate
 from sfcnn.models import ClassifierSizes, count_parameters, mnist_baseline, mnist_baseline_cnn
 
-#: `mnist_baseline` with half its channels, so that it trains in two minutes on two cores.
+#: `mnist_baseline` with half its channels, so that it trains in a minute or two on two cores.
 SIZES = ClassifierSizes((7, 5, 5, 5, 5, 5), (8, 12, 16, 16, 24, 32), (64, 64))
 
 
@@ -34,6 +34,7 @@ class DemoConfig:
     epochs: int = 4  #: passes over the training images
     batch_size: int = 50  #: images per step
     learning_rate: float = 0.01  #: at the start; it falls to zero along a cosine
+    basis: str = "averaged"  #: preset of the steerable network's atoms
     engine: str = "direct"  #: of the steerable network
     seed: int = 0  #: of the weights and of all shuffling
 
@@ -114,7 +115,9 @@ def run(config: DemoConfig, progress: Progress) -> tuple[dict[str, nn.Module], l
     test = Digits(*(part[config.train_images :][: config.test_images] for part in digits))
     torch.manual_seed(config.seed)
     nets: dict[str, nn.Module] = {
-        f"SFCNN, Λ = {config.orientations}": mnist_baseline(config.orientations, SIZES, engine=config.engine),
+        f"SFCNN, Λ = {config.orientations}": mnist_baseline(
+            config.orientations, SIZES, basis=config.basis, engine=config.engine
+        ),
         "plain CNN": mnist_baseline_cnn("parameters", config.orientations, SIZES),
     }
     curves = []
