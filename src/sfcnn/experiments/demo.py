@@ -32,8 +32,8 @@ class DemoConfig:
     test_images: int = 400  #: other digits, each tested at every angle
     angles: int = 24  #: number of test angles, evenly spaced over the circle
     epochs: int = 4  #: passes over the training images
-    batch_size: int = 50  #: images per step
-    learning_rate: float = 0.01  #: at the start; it falls to zero along a cosine
+    batch_size: int = 20  #: images per step
+    learning_rate: float = 0.003  #: at the start; it falls to zero along a cosine
     basis: str = "averaged"  #: preset of the steerable network's atoms
     engine: str = "direct"  #: of the steerable network
     seed: int = 0  #: of the weights and of all shuffling
