@@ -6,7 +6,7 @@ INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint co
 
 .PHONY: demo test lint types pytest format clean
 
-demo: $(VENV)/.demo ## train on upright digits, test on rotated ones (2 minutes)
+demo: $(VENV)/.demo ## train on upright digits, test on rotated ones (3 minutes)
 	$(BIN)/sfcnn demo --out demo-results
 
 test: lint types pytest ## lint, types and the whole test suite
