@@ -24,8 +24,7 @@ from torch import Tensor, nn
 
 from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool
 from sfcnn.harmonics import BasisLike, bandlimited, resolve_basis
-from sfcnn.ops import correlation_atoms, prepare_group, prepare_lift
-from sfcnn.steering import orientation_angles, rotation_matrices
+from sfcnn.ops import prepare_group, prepare_lift, sample_atoms
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # e2cnn 0.2.3 uses deprecated names of the libraries that it imports
@@ -58,11 +57,10 @@ def _one_thread() -> Iterator[None]:
 def our_banks(orientations: int, kernel_size: int, *, lift: bool, basis: BasisLike = "bandlimited") -> Tensor:
     """The filter bank of each unit weight: (weights, Λ, Λ or 1, s, s)."""
     resolved = resolve_basis(basis, kernel_size)
-    atoms = correlation_atoms(resolved, kernel_size, torch.float64)
-    rotations = rotation_matrices(resolved, orientation_angles(orientations))
+    atoms = sample_atoms(resolved, kernel_size, orientations, torch.float64)
     shape = (1, resolved.size) if lift else (1, orientations, resolved.size)
     weight = torch.eye(math.prod(shape), dtype=torch.float64).view(-1, *shape)  # unit weights as output channels
-    bank = (prepare_lift if lift else prepare_group)(weight, atoms, rotations, "direct")
+    bank = (prepare_lift if lift else prepare_group)(weight, atoms, "direct")
     return bank.view(len(weight), orientations, -1, kernel_size, kernel_size)
 
 

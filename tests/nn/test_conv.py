@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool, assert_equivariant, rotate_features
-from sfcnn.ops import ENGINES, PADDING_MODES
+from sfcnn.ops import ENGINES, PADDING_MODES, Atoms
 
 pytestmark = pytest.mark.parametrize("engine", ENGINES)
 
@@ -140,9 +140,9 @@ class CountsBuilds:
         self.builds = 0
         original = ENGINES[engine].group_kernel
 
-        def counted(*tensors: Tensor) -> Tensor:
+        def counted(weight: Tensor, atoms: Atoms) -> Tensor:
             self.builds += 1
-            return original(*tensors)
+            return original(weight, atoms)
 
         monkeypatch.setattr(ENGINES[engine], "group_kernel", counted)
 

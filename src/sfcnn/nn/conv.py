@@ -1,7 +1,6 @@
 """The lifting and group convolutions as layers: `nn.Conv2d` with one more argument, the number of orientations."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,16 +9,17 @@ from sfcnn.harmonics import BasisLike, resolve_basis
 from sfcnn.initialization import check_init, init_weight_, initial_std
 from sfcnn.nn.cache import FrozenKernel
 from sfcnn.ops import (
+    Atoms,
     Geometry,
     Padding,
-    correlation_atoms,
     group_convolution,
     lift_convolution,
     prepare_group,
     prepare_lift,
     resolve_engine,
+    sample_atoms,
 )
-from sfcnn.steering import check_orientations, orientation_angles, rotation_matrices
+from sfcnn.steering import check_orientations
 
 
 class _SteerableConv2d(nn.Module):
@@ -77,11 +77,13 @@ class _SteerableConv2d(nn.Module):
         raise NotImplementedError
 
     def _sample_atoms(self) -> None:
-        like: dict[str, Any] = {"dtype": self.weight.dtype, "device": self.weight.device}
-        atoms = correlation_atoms(self.basis, self.kernel_size, **like)
-        rotations = rotation_matrices(self.basis, orientation_angles(self.orientations)).to(**like)
-        self.register_buffer("atoms", atoms, persistent=False)
-        self.register_buffer("rotations", rotations, persistent=False)
+        place = self.weight.dtype, self.weight.device
+        atoms = sample_atoms(self.basis, self.kernel_size, self.orientations, *place)
+        self.register_buffer("atoms", atoms.filters, persistent=False)
+        self.register_buffer("rotations", atoms.rotations, persistent=False)
+
+    def _atoms(self) -> Atoms:
+        return Atoms(self.atoms, self.rotations, self.basis.frequencies)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "_SteerableConv2d":
         """Follow `.to()`, `.double()` …: atoms are sampled anew, since casting a float32 atom gains no digits."""
@@ -104,11 +106,11 @@ class _SteerableConv2d(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def _kernel(self, prepare: Callable[[Tensor, Tensor, Tensor, str], Tensor]) -> Tensor:
+    def _kernel(self, prepare: Callable[[Tensor, Atoms, str], Tensor]) -> Tensor:
         """What the engine convolves with, kept in eval mode as long as the weights are frozen."""
 
         def build() -> Tensor:
-            return prepare(self.weight, self.atoms, self.rotations, self.engine)
+            return prepare(self.weight, self._atoms(), self.engine)
 
         learning = torch.is_grad_enabled() and self.weight.requires_grad
         if self.training or learning or torch.compiler.is_compiling():
@@ -155,7 +157,7 @@ class LiftConv2d(_SteerableConv2d):
         stride, padding, dilation, padding_mode, bias: as in `nn.Conv2d`, one value for both axes.
         basis: a preset ("bandlimited", "averaged", "paper"), a `Basis`, or a function from kernel size to `Basis`.
         init: "coeff" or "he", with "-backward" to keep the variance of gradients instead.
-        engine: how it is computed, "direct" or "atomic"; the result is the same.
+        engine: how it is computed, "direct", "atomic" or "spectral"; the result is the same.
         device, dtype: of the weights.
 
     >>> LiftConv2d(1, 16, 7, orientations=8)(torch.randn(2, 1, 28, 28)).shape
@@ -173,9 +175,7 @@ class LiftConv2d(_SteerableConv2d):
         """Images (B, C, H, W) → features (B, Ĉ, Λ, H', W')."""
         self._check_input(images, ("batch", self.in_channels, "height", "width"))
         kernel = self._kernel(prepare_lift)
-        return lift_convolution(
-            images, kernel, self.atoms, self.orientations, self.geometry, bias=self.bias, engine=self.engine
-        )
+        return lift_convolution(images, kernel, self._atoms(), self.geometry, bias=self.bias, engine=self.engine)
 
 
 class GroupConv2d(_SteerableConv2d):
@@ -202,4 +202,4 @@ class GroupConv2d(_SteerableConv2d):
         """Features (B, C, Λ, H, W) → features (B, Ĉ, Λ, H', W')."""
         self._check_input(features, ("batch", self.in_channels, self.orientations, "height", "width"))
         kernel = self._kernel(prepare_group)
-        return group_convolution(features, kernel, self.atoms, self.geometry, bias=self.bias, engine=self.engine)
+        return group_convolution(features, kernel, self._atoms(), self.geometry, bias=self.bias, engine=self.engine)

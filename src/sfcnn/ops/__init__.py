@@ -9,11 +9,12 @@ from sfcnn.ops.dispatch import (
     resolve_engine,
 )
 from sfcnn.ops.geometry import PADDING_MODES, Geometry, Padding
-from sfcnn.ops.kernels import correlation_atoms
+from sfcnn.ops.kernels import Atoms, correlation_atoms, sample_atoms
 
 __all__ = [
     "ENGINES",
     "PADDING_MODES",
+    "Atoms",
     "Geometry",
     "Padding",
     "correlation_atoms",
@@ -22,4 +23,5 @@ __all__ = [
     "prepare_group",
     "prepare_lift",
     "resolve_engine",
+    "sample_atoms",
 ]

@@ -1,15 +1,44 @@
-"""What both engines start from: the atoms as `conv2d` needs them and the weights steered to all orientations.
+"""What engines start from: the atoms as `conv2d` needs them and the weights steered to all orientations.
 
-Engines differ only in where they put the brackets. With steered weights W̃ and atoms ψ,
+The first two engines differ only in where they put the brackets. With steered weights W̃ and atoms ψ,
 
     direct   y = ζ ∗ (W̃ ψ)      combine the filters, then convolve
     atomic   y = W̃ (ζ ∗ ψ)      convolve with the atoms, then combine the responses
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from sfcnn.harmonics import BasisLike, real_atoms
+from sfcnn.harmonics import BasisLike, real_atoms, resolve_basis
+from sfcnn.steering import orientation_angles, rotation_matrices
+
+
+class Atoms(NamedTuple):
+    """The fixed part of a layer: its atoms, and how they turn."""
+
+    filters: Tensor  #: (Q, s, s), as `correlation_atoms` gives them
+    rotations: Tensor  #: (Λ, Q, Q), one matrix per orientation
+    frequencies: tuple[int, ...]  #: k of each real atom
+
+    @property
+    def orientations(self) -> int:
+        """Λ."""
+        return self.rotations.shape[0]
+
+
+def sample_atoms(
+    basis: BasisLike,
+    kernel_size: int,
+    orientations: int,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Atoms:
+    """The atoms of a layer with this basis, kernel size and number of orientations."""
+    basis = resolve_basis(basis, kernel_size)
+    rotations = rotation_matrices(basis, orientation_angles(orientations)).to(dtype=dtype, device=device)
+    return Atoms(correlation_atoms(basis, kernel_size, dtype, device), rotations, basis.frequencies)
 
 
 def correlation_atoms(
@@ -35,3 +64,8 @@ def steer_group_weight(weight: Tensor, rotations: Tensor) -> Tensor:
     relative = steered.flatten(2, 3).index_select(2, index.flatten())
     shape = (out_channels, in_channels, orientations, orientations, size)
     return relative.view(shape).permute(0, 3, 1, 2, 4)
+
+
+def bias_per_orientation(bias: Tensor | None, orientations: int) -> Tensor | None:
+    """One bias per channel, the same for all orientations: (Ĉ,) → (Ĉ·Λ,)."""
+    return None if bias is None else bias.repeat_interleave(orientations)
