@@ -5,8 +5,10 @@ them in reverse order after it has computed the responses anew. Fresh memory cos
 of writing to it, so every large temporary is a named buffer that lives as long as the call.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -64,13 +66,14 @@ class ChunkedConvolution:
         self.half = half_spectrum(self.orientations)
         self.harmonics: tuple[Harmonic, ...] = group_harmonics(tuple(frequencies))
         self.runs: tuple[Run, ...] = mixing_runs(self.orientations, self.harmonics)
-        self.tiling: Tiling = choose_tiling(height, width, geometry, geometry.margin, self.out_channels)
+        self.tiling: Tiling = choose_tiling(height, width, geometry, len(frequencies), self.out_channels)
         self.spectrum, self.synthesis = _matrices(self.orientations, features.dtype, features.device)
         self.kernel = kernel
         self.new = features.new_empty
         self.toeplitz = [self._toeplitz(filters, harmonic) for harmonic in self.harmonics]
         self.columns = self._columns()
         self._buffers: dict[str, Tensor] = {}
+        self._zeros: tuple[torch.Size, tuple[slice, slice]] | None = None
 
     def _toeplitz(self, filters: Tensor, harmonic: Harmonic) -> Tensor:
         """T of one harmonic: (parts · rings · pixels, window). The atoms hold −Im ψ, the responses want Im ψ."""
@@ -101,15 +104,13 @@ class ChunkedConvolution:
 
     def buffer(self, name: str, *shape: int) -> Tensor:
         """Memory under a name, kept from chunk to chunk and cut to the shape that is wanted."""
-        size = 1
-        for length in shape:
-            size *= length
+        size = math.prod(shape)
         kept = self._buffers.get(name)
         if kept is None or kept.numel() < size:
             kept = self._buffers[name] = self.new(size)
         return kept[:size].view(shape)
 
-    def _staging(self, chunk: Chunk) -> tuple[Tensor, tuple[slice, slice], tuple[slice, slice]]:
+    def _staging(self, chunk: Chunk, name: str) -> tuple[Tensor, tuple[slice, slice], tuple[slice, slice]]:
         """Room for the chunk's inputs with their zeros, (Λ, C, rows, columns, images), and which pixels go where."""
         r, c = self.tiling.rows, self.tiling.columns
         rows, columns = (chunk.height + r.reach - 1) * r.step, (c.tiles + c.reach - 1) * c.step
@@ -119,7 +120,7 @@ class ChunkedConvolution:
             slice(source[0].start - top, source[0].stop - top),
             slice(c.lead, c.lead + source[1].stop),
         )
-        return self.buffer("staging", self.orientations, self.channels, rows, columns, chunk.count), source, target
+        return self.buffer(name, self.orientations, self.channels, rows, columns, chunk.count), source, target
 
     def _phases(self, staging: Tensor) -> Tensor:
         """View (Λ, C, rows, columns, images) by phases: (Λ, C, row phase, column phase, rows, columns, images)."""
@@ -129,8 +130,10 @@ class ChunkedConvolution:
 
     def windows(self, features: Tensor, chunk: Chunk) -> Tensor:
         """The windows of the chunk's spectrum: (Λ·C, window, tiles · images)."""
-        staging, source, target = self._staging(chunk)
-        staging.zero_()
+        staging, source, target = self._staging(chunk, "staging")
+        if self._zeros != (staging.shape, target):  # the pixels of every chunk overwrite those of the one before
+            staging.zero_()
+            self._zeros = staging.shape, target
         pixels = features[chunk.images, :, :, source[0], source[1]].permute(2, 1, 3, 4, 0)
         staging[:, :, target[0], target[1]] = pixels
         phases = self._phases(staging)
@@ -153,7 +156,7 @@ class ChunkedConvolution:
 
     def features_gradient(self, windows: Tensor, gradient: Tensor, chunk: Chunk) -> None:
         """The adjoint of `windows`: add the gradient of the chunk's windows to that of the features."""
-        staging, source, target = self._staging(chunk)
+        staging, source, target = self._staging(chunk, "gradient staging")
         phases = self._phases(staging)
         spectrum = self.buffer("spectrum", *phases.shape)
         if self.tiling.single:
@@ -213,44 +216,61 @@ class ChunkedConvolution:
         length = self.tiling.pixels * places
         return slabs[run.harmonic][run.first_slab : run.first_slab + run.length].view(run.length, -1, length)
 
-    def coefficients(self, matrix: Tensor, run: Run) -> Tensor:
-        """The part of the kernel (or of its gradient) that a run uses: (length, 2Ĉ, C · parts · rings)."""
-        return matrix[run.first : run.first + run.length, :, self.columns[run.harmonic][run.columns]]
+    def coefficients(self, run: Run) -> Tensor:
+        """The part of the kernel that a run uses: (length, 2Ĉ, C · parts · rings); only Re Y counts where m = −m."""
+        rows = slice(None if run.mirrored else self.out_channels)
+        return self.kernel[run.first : run.first + run.length, rows, self.columns[run.harmonic][run.columns]]
+
+    def _spectrum_rows(self, mixed: Tensor, run: Run) -> Tensor:
+        """Y(m) of a run: (length, 2Ĉ or Ĉ, pixels · tiles · images)."""
+        return mixed[run.first : run.first + run.length, : None if run.mirrored else self.out_channels]
 
     def mix(self, slabs: list[Tensor], places: int) -> Tensor:
-        """Y(m) = Σ kernel · responses: (half, 2Ĉ, pixels · tiles · images)."""
-        mixed = self.buffer("mixed", self.half, 2 * self.out_channels, self.tiling.pixels * places)
-        started = [False] * self.half
+        """Y(m) = Σ kernel · responses: (half, 2Ĉ, pixels · tiles · images). Im Y stays zero where m = −m."""
+        mixed = self.mixed(places)
+        started: set[int] = set()
         for run in self.runs:
-            target = mixed[run.first : run.first + run.length]
-            fresh = not started[run.first]
-            rows, coefficients = self.rows(slabs, run, places), self.coefficients(self.kernel, run)
-            torch.baddbmm(target, coefficients, rows, beta=0 if fresh else 1, out=target)
-            started[run.first : run.first + run.length] = [True] * run.length
+            target, rows = self._spectrum_rows(mixed, run), self.rows(slabs, run, places)
+            torch.baddbmm(target, self.coefficients(run), rows, beta=1 if run.first in started else 0, out=target)
+            started.update(range(run.first, run.first + run.length))
         return mixed
 
-    def mix_gradients(self, mixed: Tensor, slabs: list[Tensor], kernel_gradient: Tensor | None, places: int) -> None:
-        """The adjoint of `mix`: add to the kernel's gradient, and put that of the responses in their place."""
-        if kernel_gradient is not None:
-            for run in self.runs:
-                rows, target = self.rows(slabs, run, places), self.coefficients(kernel_gradient, run)
-                gradient = mixed[run.first : run.first + run.length]
-                target += torch.bmm(gradient, rows.mT)
-        started = [[False] * self.orientations for _ in self.harmonics]
-        for run in self.runs:
-            gradient = mixed[run.first : run.first + run.length]
-            rows, coefficients = self.rows(slabs, run, places), self.coefficients(self.kernel, run)
-            used = started[run.harmonic]
-            for index in range(run.length):  # high frequencies may reach a slab twice where Λ is small
-                slab = run.first_slab + index
-                torch.addmm(
-                    rows[index], coefficients[index].T, gradient[index], beta=1 if used[slab] else 0, out=rows[index]
-                )
-                used[slab] = True
-        for harmonic, used in zip(slabs, started, strict=True):
-            for slab, touched in enumerate(used):
-                if not touched:
-                    harmonic[slab].zero_()
+    def mixed(self, places: int) -> Tensor:
+        """Room for Y: (half, 2Ĉ, pixels · tiles · images)."""
+        known = "mixed" in self._buffers
+        mixed = self.buffer("mixed", self.half, 2 * self.out_channels, self.tiling.pixels * places)
+        return mixed if known else mixed.zero_()
+
+    def mix_gradients(self, mixed: Tensor, slabs: list[Tensor], totals: list[Tensor] | None, places: int) -> None:
+        """The adjoint of `mix`: add to the kernel's gradient by run, and put that of the responses in their place."""
+        matrices = [self.rows(slabs, run, places) for run in self.runs]
+        for run, rows, total in zip(self.runs, matrices, totals or (), strict=False):
+            total.baddbmm_(self._spectrum_rows(mixed, run), rows.mT)
+        used: set[tuple[int, int]] = set()
+        for run, rows in zip(self.runs, matrices, strict=True):
+            gradient, adjoint = self._spectrum_rows(mixed, run), self.coefficients(run).mT
+            reached = [(run.harmonic, run.first_slab + index) for index in range(run.length)]
+            if used.isdisjoint(reached):
+                torch.bmm(adjoint, gradient, out=rows)
+            else:  # frequencies beyond Λ/2 come back to slabs that others have reached
+                for index, slab in enumerate(reached):
+                    rows[index].addmm_(adjoint[index], gradient[index], beta=1 if slab in used else 0)
+            used.update(reached)
+        for harmonic, position in product(range(len(slabs)), range(self.orientations)):
+            if (harmonic, position) not in used:
+                slabs[harmonic][position].zero_()
+
+    def kernel_totals(self) -> list[Tensor]:
+        """Zeros to add the gradients of the runs' coefficients to."""
+        return [torch.zeros_like(self.coefficients(run), memory_format=torch.contiguous_format) for run in self.runs]
+
+    def kernel_gradient(self, totals: list[Tensor]) -> Tensor:
+        """The totals of all runs, put together: (half, 2Ĉ, 2·C·Q)."""
+        gradient = torch.zeros_like(self.kernel)
+        rows = [slice(None if run.mirrored else self.out_channels) for run in self.runs]
+        for run, some, total in zip(self.runs, rows, totals, strict=True):
+            gradient[run.first : run.first + run.length, some, self.columns[run.harmonic][run.columns]] = total
+        return gradient
 
     def outputs(self, chunk: Chunk) -> Tensor:
         """Room for the chunk's outputs: (Λ, Ĉ, tile row, tile column, rows of tiles, columns of tiles, images)."""

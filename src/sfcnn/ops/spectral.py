@@ -126,18 +126,18 @@ def spectral_group_backward(
     """Gradients of features and kernel; the second is empty unless `kernel_too`."""
     call = ChunkedConvolution(features, kernel, filters, frequencies, _geometry(filters, stride, margin, dilation))
     features_gradient = torch.zeros_like(features, memory_format=torch.contiguous_format)
-    kernel_gradient = torch.zeros_like(kernel) if kernel_too else None
+    totals = call.kernel_totals() if kernel_too else None
     for chunk in call.chunks():
         windows = call.windows(features, chunk)
         places = windows.shape[-1]
         slabs = call.responses(windows)
         outputs = call.outputs(chunk)
         call.distribute(gradient[chunk.images, :, :, call.output_rows(chunk)], outputs)
-        mixed = call.buffer("mixed", call.half, 2 * call.out_channels, call.tiling.pixels * places)
+        mixed = call.mixed(places)
         torch.mm(call.synthesis.T, outputs.view(call.orientations, -1), out=mixed.view(2 * call.half, -1))
-        call.mix_gradients(mixed, slabs, kernel_gradient, places)
+        call.mix_gradients(mixed, slabs, totals, places)
         call.features_gradient(call.windows_gradient(slabs, places), features_gradient, chunk)
-    return features_gradient, kernel.new_empty(0) if kernel_gradient is None else kernel_gradient
+    return features_gradient, kernel.new_empty(0) if totals is None else call.kernel_gradient(totals)
 
 
 @spectral_group_backward.register_fake

@@ -15,7 +15,7 @@ V_n = Im Z(n) where it is not zero. The responses of X_n and V_n to the parts a 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -66,6 +66,7 @@ class Run:
     first: int  #: lowest output frequency m
     first_slab: int
     length: int
+    mirrored: bool  #: whether m and −m differ, so that Y(m) has an imaginary part
 
 
 def half_spectrum(orientations: int) -> int:
@@ -99,17 +100,17 @@ def mixing_runs(orientations: int, harmonics: tuple[Harmonic, ...]) -> tuple[Run
                     slab = m if columns == 0 else _slab(-m, orientations)[0]
                 else:
                     slab = _slab(m + k if columns == 0 else k - m, orientations)[0]
-                links.append(Run(index, columns, m, slab, 1))
+                links.append(Run(index, columns, m, slab, 1, _mirrored(m, orientations)))
     runs: list[Run] = []
     for link in links:
         last = runs[-1] if runs else None
         follows = last is not None and (
-            (last.harmonic, last.columns) == (link.harmonic, link.columns)
+            (last.harmonic, last.columns, last.mirrored) == (link.harmonic, link.columns, link.mirrored)
             and link.first == last.first + last.length
             and link.first_slab == last.first_slab + last.length
         )
         if last is not None and follows:
-            runs[-1] = Run(last.harmonic, last.columns, last.first, last.first_slab, last.length + 1)
+            runs[-1] = replace(last, length=last.length + 1)
         else:
             runs.append(link)
     return tuple(runs)

@@ -25,8 +25,9 @@ from sfcnn.ops.geometry import Geometry
 Index: TypeAlias = tuple[EllipsisType | slice, ...]
 
 # Costs of handling one number relative to one multiply-add of a matrix product, as measured on two cores.
-_COPY_COST = 20.0
-_PASS_COST = 30.0
+_COPY_COST = 25.0
+_BREAK_COST = 600.0
+_PASS_COST = 20.0
 
 
 @dataclass(frozen=True)
@@ -134,20 +135,20 @@ def _toeplitz_index(rows: AxisTiling, columns: AxisTiling) -> Tensor:
 
 
 @lru_cache(maxsize=256)
-def choose_tiling(height: int, width: int, geometry: Geometry, margin: int, out_channels: int) -> Tiling:
+def choose_tiling(height: int, width: int, geometry: Geometry, filters: int, out_channels: int) -> Tiling:
     """The tiles that cost least: few zeros in T, few copies of windows, few outputs beyond the map."""
 
     def axis(size: int, tile: int) -> AxisTiling:
-        outputs = (size + 2 * margin - geometry.dilation * (geometry.kernel_size - 1) - 1) // geometry.stride + 1
-        tile = min(tile, outputs)
-        return AxisTiling(size, outputs, tile, geometry.stride, geometry.dilation, geometry.kernel_size, margin)
+        g, outputs = geometry, geometry.output_size(size)
+        return AxisTiling(size, outputs, min(tile, outputs), g.stride, g.dilation, g.kernel_size, g.margin)
 
     def cost(tiling: Tiling) -> float:
-        copies = 0.0 if tiling.single else _COPY_COST * tiling.window
-        mixing = tiling.pixels * (_PASS_COST + 2 * out_channels)
-        # In units of one filter: copies are shared by all of them, of which there are about half as many as pixels.
-        filters = max(1.0, geometry.kernel_size**2 / 2.5)
-        return tiling.rows.tiles * tiling.columns.tiles * (tiling.pixels * tiling.window + mixing + copies / filters)
+        """Multiply-adds per map, or work that takes as long."""
+        places = tiling.rows.tiles * tiling.columns.tiles
+        run = tiling.columns.tiles if tiling.columns.tiles > 1 else places  # numbers that lie side by side
+        copies = 0.0 if tiling.single else tiling.window * (_COPY_COST + _BREAK_COST / run)
+        responses = filters * tiling.pixels * (tiling.window + _PASS_COST + 2 * out_channels)
+        return places * (responses + copies)
 
     sizes = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
     candidates = [
