@@ -2,14 +2,21 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+ESCNN := .venv-escnn
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test lint types pytest format clean
+.PHONY: demo test bench bench-escnn lint types pytest format clean
 
 demo: $(VENV)/.demo ## train on upright digits, test on rotated ones (3 minutes)
 	$(BIN)/sfcnn demo --out demo-results
 
 test: lint types pytest ## lint, types and the whole test suite
+
+bench: $(VENV)/.dev bench-escnn ## times and memory, beside escnn (BENCH='--only mnist' for a part, see benchmarks/README.md)
+	$(BIN)/python benchmarks/speed.py --peer $(ESCNN)/bin/python $(BENCH)
+
+bench-escnn: ## the environment of escnn; without a Fortran compiler the benchmark goes on without it
+	@sh benchmarks/setup_escnn.sh $(PYTHON) $(ESCNN)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -26,7 +33,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ESCNN) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

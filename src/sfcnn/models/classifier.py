@@ -52,7 +52,7 @@ class SteerableOptions(ClassifierOptions, total=False):
 
     basis: BasisLike  #: "bandlimited", "averaged", "paper", or a `Basis` of one's own
     init: str  #: "coeff"
-    engine: str  #: "direct"
+    engine: str  #: "auto"
 
 
 def _head(inputs: int, hidden: tuple[int, ...], classes: int, dropout: float) -> nn.Sequential:
@@ -87,7 +87,7 @@ def steerable_classifier(
     dropout: float = 0.3,
     basis: BasisLike = "bandlimited",
     init: str = "coeff",
-    engine: str = "direct",
+    engine: str = "auto",
 ) -> nn.Sequential:
     """A classifier of any sizes: images (B, C, H, W) → logits (B, classes), unchanged by rotations of the image."""
     layers = zip((in_channels, *sizes.channels), sizes.channels, sizes.kernel_sizes, strict=False)

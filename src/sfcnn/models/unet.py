@@ -123,7 +123,7 @@ def membrane_unet(
     padding_mode: str = "zeros",
     basis: BasisLike = "bandlimited",
     init: str = "coeff",
-    engine: str = "direct",
+    engine: str = "auto",
 ) -> UNet:
     """The paper's network for EM membranes: images (B, C, H, W) → logits (B, classes, H − 2·crop, W − 2·crop).
 

@@ -12,11 +12,12 @@ from sfcnn.ops import (
     Atoms,
     Geometry,
     Padding,
+    check_engine,
+    choose_group_engine,
     group_convolution,
     lift_convolution,
     prepare_group,
     prepare_lift,
-    resolve_engine,
     sample_atoms,
 )
 from sfcnn.steering import check_orientations
@@ -42,7 +43,7 @@ class _SteerableConv2d(nn.Module):
         bias: bool = True,
         basis: BasisLike = "bandlimited",
         init: str = "coeff",
-        engine: str = "direct",
+        engine: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -52,7 +53,7 @@ class _SteerableConv2d(nn.Module):
                 raise ValueError(f"{name} must be a whole number of at least 1, got {channels!r}")
         check_orientations(orientations)
         check_init(init)
-        resolve_engine(engine)
+        check_engine(engine)
         self.in_channels, self.out_channels, self.orientations = in_channels, out_channels, orientations
         self.basis_name = basis if isinstance(basis, str) else "custom"
         self.basis = resolve_basis(basis, kernel_size)
@@ -106,16 +107,19 @@ class _SteerableConv2d(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def _kernel(self, prepare: Callable[[Tensor, Atoms, str], Tensor]) -> Tensor:
+    def _learning(self) -> bool:
+        """Whether the weights may change or a gradient of them is wanted."""
+        return self.training or (torch.is_grad_enabled() and self.weight.requires_grad)
+
+    def _kernel(self, prepare: Callable[[Tensor, Atoms, str], Tensor], engine: str) -> Tensor:
         """What the engine convolves with, kept in eval mode as long as the weights are frozen."""
 
         def build() -> Tensor:
-            return prepare(self.weight, self._atoms(), self.engine)
+            return prepare(self.weight, self._atoms(), engine)
 
-        learning = torch.is_grad_enabled() and self.weight.requires_grad
-        if self.training or learning or torch.compiler.is_compiling():
+        if self._learning() or torch.compiler.is_compiling():
             return build()
-        return self._frozen.get(self.engine, self.weight, build)
+        return self._frozen.get(engine, self.weight, build)
 
     def _check_input(self, maps: Tensor, shape: tuple[int | str, ...]) -> None:
         """Compare with the expected shape, whose names stand for any size."""
@@ -157,7 +161,7 @@ class LiftConv2d(_SteerableConv2d):
         stride, padding, dilation, padding_mode, bias: as in `nn.Conv2d`, one value for both axes.
         basis: a preset ("bandlimited", "averaged", "paper"), a `Basis`, or a function from kernel size to `Basis`.
         init: "coeff" or "he", with "-backward" to keep the variance of gradients instead.
-        engine: how it is computed, "direct", "atomic" or "spectral"; the result is the same.
+        engine: how it is computed, "direct", "atomic" or "spectral", or "auto" for the fastest; the result is the same.
         device, dtype: of the weights.
 
     >>> LiftConv2d(1, 16, 7, orientations=8)(torch.randn(2, 1, 28, 28)).shape
@@ -174,8 +178,9 @@ class LiftConv2d(_SteerableConv2d):
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) → features (B, Ĉ, Λ, H', W')."""
         self._check_input(images, ("batch", self.in_channels, "height", "width"))
-        kernel = self._kernel(prepare_lift)
-        return lift_convolution(images, kernel, self._atoms(), self.geometry, bias=self.bias, engine=self.engine)
+        engine = "direct" if self.engine == "auto" else self.engine
+        kernel = self._kernel(prepare_lift, engine)
+        return lift_convolution(images, kernel, self._atoms(), self.geometry, bias=self.bias, engine=engine)
 
 
 class GroupConv2d(_SteerableConv2d):
@@ -201,5 +206,7 @@ class GroupConv2d(_SteerableConv2d):
     def forward(self, features: Tensor) -> Tensor:
         """Features (B, C, Λ, H, W) → features (B, Ĉ, Λ, H', W')."""
         self._check_input(features, ("batch", self.in_channels, self.orientations, "height", "width"))
-        kernel = self._kernel(prepare_group)
-        return group_convolution(features, kernel, self._atoms(), self.geometry, bias=self.bias, engine=self.engine)
+        learning = self._learning()
+        engine = choose_group_engine(features, self.weight, self.geometry, training=learning, engine=self.engine)
+        kernel = self._kernel(prepare_group, engine)
+        return group_convolution(features, kernel, self._atoms(), self.geometry, bias=self.bias, engine=engine)

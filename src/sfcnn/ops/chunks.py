@@ -6,6 +6,7 @@ of writing to it, so every large temporary is a named buffer that lives as long 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -48,6 +49,28 @@ class Chunk:
         return int(self.tile_rows.stop - self.tile_rows.start)
 
 
+def tile_maps(shape: Sequence[int], out_channels: int, atoms: int, geometry: Geometry) -> Tiling:
+    """The tiles for features (B, C, Λ, H, W), given how many images go into a chunk."""
+    batch, channels, orientations, height, width = shape
+    pixels = geometry.output_size(height) * geometry.output_size(width)
+    images = max(1, min(batch, _CHUNK // (orientations * channels * atoms * pixels)))
+    return choose_tiling(height, width, geometry, atoms, out_channels, images)
+
+
+def _chunk_size(batch: int, channels: int, orientations: int, atoms: int, tiling: Tiling) -> tuple[int, int]:
+    """Images and rows of tiles in a chunk. Less than some rows would see mostly the inputs of their neighbours."""
+    per_row = orientations * channels * atoms * tiling.pixels * tiling.columns.tiles
+    images = max(1, min(batch, _CHUNK // (per_row * tiling.rows.tiles)))
+    rows = max(_CHUNK // (per_row * images), 2 * (tiling.rows.reach - 1), 1)
+    return images, min(rows, tiling.rows.tiles)
+
+
+def count_chunks(batch: int, channels: int, orientations: int, atoms: int, tiling: Tiling) -> int:
+    """How many chunks a convolution of these sizes is split into."""
+    images, rows = _chunk_size(batch, channels, orientations, atoms, tiling)
+    return math.ceil(batch / images) * math.ceil(tiling.rows.tiles / rows)
+
+
 @lru_cache(maxsize=64)
 def _matrices(orientations: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """F and G in the precision and place of the features."""
@@ -61,12 +84,12 @@ class ChunkedConvolution:
     def __init__(
         self, features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], geometry: Geometry
     ) -> None:
-        self.batch, self.channels, self.orientations, height, width = features.shape
+        self.batch, self.channels, self.orientations = features.shape[:3]
         self.out_channels = kernel.shape[1] // 2
         self.half = half_spectrum(self.orientations)
         self.harmonics: tuple[Harmonic, ...] = group_harmonics(tuple(frequencies))
         self.runs: tuple[Run, ...] = mixing_runs(self.orientations, self.harmonics)
-        self.tiling: Tiling = choose_tiling(height, width, geometry, len(frequencies), self.out_channels)
+        self.tiling: Tiling = tile_maps(features.shape, self.out_channels, len(frequencies), geometry)
         self.spectrum, self.synthesis = _matrices(self.orientations, features.dtype, features.device)
         self.kernel = kernel
         self.new = features.new_empty
@@ -91,15 +114,12 @@ class ChunkedConvolution:
 
     def chunks(self) -> list[Chunk]:
         """Split batch and maps so that the responses of each chunk stay within bounds."""
-        t = self.tiling
-        atoms = sum(harmonic.size for harmonic in self.harmonics)
-        per_row = max(1, self.orientations * self.channels * atoms * t.pixels * t.columns.tiles)
-        images = max(1, min(self.batch, _CHUNK // (per_row * t.rows.tiles)))
-        rows = max(1, min(t.rows.tiles, _CHUNK // (per_row * images)))
+        tiles, atoms = self.tiling.rows.tiles, sum(harmonic.size for harmonic in self.harmonics)
+        images, rows = _chunk_size(self.batch, self.channels, self.orientations, atoms, self.tiling)
         return [
-            Chunk(slice(image, min(image + images, self.batch)), slice(row, min(row + rows, t.rows.tiles)))
+            Chunk(slice(image, min(image + images, self.batch)), slice(row, min(row + rows, tiles)))
             for image in range(0, self.batch, images)
-            for row in range(0, t.rows.tiles, rows)
+            for row in range(0, tiles, rows)
         ]
 
     def buffer(self, name: str, *shape: int) -> Tensor:

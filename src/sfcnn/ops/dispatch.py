@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sfcnn.ops import atomic, direct, spectral
+from sfcnn.ops.cost import Problem, fastest_engine
 from sfcnn.ops.geometry import Geometry
 from sfcnn.ops.kernels import Atoms
 
@@ -31,6 +32,37 @@ class Engine(Protocol):
 
 
 ENGINES: dict[str, Engine] = {"direct": direct, "atomic": atomic, "spectral": spectral}
+
+
+#: What layers accept: an engine, or the choice of the fastest for the shapes at hand.
+ENGINE_CHOICES = ("auto", *ENGINES)
+
+
+def check_engine(name: str) -> None:
+    """Raise unless `name` is an engine or "auto"."""
+    if name not in ENGINE_CHOICES:
+        raise ValueError(f"unknown engine {name!r}, choose one of {sorted(ENGINE_CHOICES)}")
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _fastest(sizes: tuple[int, ...], geometry: tuple[int, int, int, int, str], training: bool) -> str:
+    """`fastest_engine` from plain numbers, which torch.compile takes as a constant."""
+    batch, in_channels, out_channels, orientations, atoms, height, width = sizes
+    problem = Problem(batch, in_channels, out_channels, orientations, atoms, height, width, Geometry(*geometry))
+    return fastest_engine(problem, training)
+
+
+def choose_group_engine(
+    features: Tensor, weight: Tensor, geometry: Geometry, *, training: bool, engine: str = "auto"
+) -> str:
+    """The engine to use for features (B, C, Λ, H, W) and weights (Ĉ, C, Λ, Q): `engine`, or for "auto" the fastest."""
+    if engine != "auto":
+        return engine
+    batch, in_channels, orientations, height, width = features.shape
+    sizes = (batch, in_channels, weight.shape[0], orientations, weight.shape[-1], height, width)
+    g = geometry
+    choice: str = _fastest(sizes, (g.kernel_size, g.stride, g.margin, g.dilation, g.padding_mode), training)
+    return choice
 
 
 def resolve_engine(name: str) -> Engine:

@@ -25,9 +25,10 @@ from sfcnn.ops.geometry import Geometry
 Index: TypeAlias = tuple[EllipsisType | slice, ...]
 
 # Costs of handling one number relative to one multiply-add of a matrix product, as measured on two cores.
-_COPY_COST = 25.0
-_BREAK_COST = 600.0
+_COPY_COST = 100.0
+_BREAK_COST = 300.0
 _PASS_COST = 20.0
+_NARROW_COST = 4.0
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,11 @@ def _toeplitz_index(rows: AxisTiling, columns: AxisTiling) -> Tensor:
 
 
 @lru_cache(maxsize=256)
-def choose_tiling(height: int, width: int, geometry: Geometry, filters: int, out_channels: int) -> Tiling:
-    """The tiles that cost least: few zeros in T, few copies of windows, few outputs beyond the map."""
+def choose_tiling(height: int, width: int, geometry: Geometry, filters: int, out_channels: int, images: int) -> Tiling:
+    """The tiles that cost least: few zeros in T, few copies of windows, few outputs beyond the map.
+
+    `images` is how many are worked on together; products with few columns, that is few tiles and images, are slow.
+    """
 
     def axis(size: int, tile: int) -> AxisTiling:
         g, outputs = geometry, geometry.output_size(size)
@@ -147,7 +151,8 @@ def choose_tiling(height: int, width: int, geometry: Geometry, filters: int, out
         places = tiling.rows.tiles * tiling.columns.tiles
         run = tiling.columns.tiles if tiling.columns.tiles > 1 else places  # numbers that lie side by side
         copies = 0.0 if tiling.single else tiling.window * (_COPY_COST + _BREAK_COST / run)
-        responses = filters * tiling.pixels * (tiling.window + _PASS_COST + 2 * out_channels)
+        products = tiling.window * (1 + _NARROW_COST / (places * images))
+        responses = filters * tiling.pixels * (products + _PASS_COST + 2 * out_channels)
         return places * (responses + copies)
 
     sizes = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)

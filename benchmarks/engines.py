@@ -1,0 +1,196 @@
+"""How fast each engine is over many shapes, the prices of `sfcnn.ops.cost` fitted to it, and a check of the choices.
+
+    python benchmarks/engines.py measure --out FILE [--shapes 60] [--seed 0]     time all engines
+    python benchmarks/engines.py fit FILE                                         print PRICES
+    python benchmarks/engines.py check FILE                                       how far auto is from the best
+
+Shapes are drawn at random: Λ 1 … 32, kernels 3 … 11, maps 7 … 160, channels 1 … 64, batch 1 … 64, up to a bound on the
+work. Fit and check on files of different seeds. `measure` can be interrupted and goes on where it stopped.
+"""
+
+import argparse
+import json
+import platform
+import random
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import nnls  # type: ignore[import-untyped]
+from torch import Tensor
+
+from sfcnn import GroupConv2d
+from sfcnn.files import new_file
+from sfcnn.ops import ENGINES, Geometry
+from sfcnn.ops.cost import PRICES, Problem, fastest_engine, work
+
+MODES = ("training", "evaluation")
+LARGEST_WORK = 1.5e10  # multiply-adds of the direct engine
+LARGEST_RESPONSES = 1.2e8  # numbers that the atomic engine keeps
+HOPELESS = 4.0  # an engine this many times slower than the best at its first call is not timed again
+
+
+def draw_shape(rng: random.Random) -> dict[str, Any]:
+    """A random shape within the bounds."""
+    while True:
+        shape = {
+            "batch": rng.choice([1, 2, 4, 8, 16, 32, 64]),
+            "in_channels": rng.choice([1, 2, 4, 8, 12, 16, 24, 32, 48, 64]),
+            "out_channels": rng.choice([1, 2, 4, 8, 12, 16, 24, 32, 48, 64]),
+            "orientations": rng.choice([1, 2, 3, 4, 6, 8, 12, 16, 17, 24, 32]),
+            "kernel_size": rng.choice([3, 5, 7, 9, 11]),
+            "size": rng.choice([7, 10, 14, 20, 28, 40, 56, 80, 112, 160]),
+            "basis": rng.choice(["bandlimited", "bandlimited", "paper"]),
+        }
+        problem = to_problem(shape)
+        amounts = work(problem)
+        if amounts["direct"][1] <= LARGEST_WORK and amounts["atomic"][2] <= LARGEST_RESPONSES:
+            return shape
+
+
+def to_layer(shape: dict[str, Any], engine: str) -> GroupConv2d:
+    """The layer that a shape describes."""
+    sizes = (shape["in_channels"], shape["out_channels"], shape["kernel_size"], shape["orientations"])
+    return GroupConv2d(*sizes, padding="same", basis=shape["basis"], engine=engine, bias=False)
+
+
+def to_problem(shape: dict[str, Any]) -> Problem:
+    """The same for the cost model."""
+    layer = to_layer(shape, "direct")
+    geometry = Geometry(shape["kernel_size"], padding="same")
+    sizes = (shape["batch"], layer.in_channels, layer.out_channels, layer.orientations, layer.basis.size)
+    return Problem(*sizes, shape["size"], shape["size"], geometry)
+
+
+def timed(run: Callable[[], object], limit: float) -> float:
+    """Seconds of a call, the median of several after a warm-up; one call if it takes longer than the limit."""
+    start = time.perf_counter()
+    run()
+    first = time.perf_counter() - start
+    if first > limit:
+        return first
+    times = []
+    for _ in range(9 if first < 0.05 else 5 if first < 0.3 else 3):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def measure_shape(shape: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Seconds by mode and engine."""
+    features = torch.randn(
+        shape["batch"], shape["in_channels"], shape["orientations"], shape["size"], shape["size"], requires_grad=True
+    )
+    times: dict[str, dict[str, float]] = {mode: {} for mode in MODES}
+    for engine in ("spectral", "direct", "atomic"):
+        layer = to_layer(shape, engine)
+        output: Tensor = layer(features)
+        gradient = torch.randn_like(output)
+
+        def train(layer: GroupConv2d = layer, gradient: Tensor = gradient) -> None:
+            layer.zero_grad()
+            features.grad = None
+            layer(features).backward(gradient)
+
+        def evaluate(layer: GroupConv2d = layer) -> None:
+            with torch.no_grad():
+                layer(features)
+
+        for mode, run in (("training", train), ("evaluation", evaluate)):
+            layer.train(mode == "training")
+            best = min(times[mode].values(), default=1e9)
+            times[mode][engine] = timed(run, HOPELESS * best)
+    return times
+
+
+def measure(out: Path, shapes: int, seed: int) -> None:
+    """Time random shapes and write after each of them."""
+    rng = random.Random(seed)
+    drawn = [draw_shape(rng) for _ in range(shapes)]
+    done: list[dict[str, Any]] = json.loads(out.read_text())["records"] if out.exists() else []
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    for index, shape in enumerate(drawn[len(done) :], start=len(done) + 1):
+        done.append({"shape": shape, "seconds": measure_shape(shape)})
+        print(f"{index}/{shapes} {shape} {done[-1]['seconds']['training']}", flush=True)
+        about = {
+            "command": f"python benchmarks/engines.py measure --out {out.as_posix()} --shapes {shapes} --seed {seed}",
+            "commit": commit.stdout.strip(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "machine": platform.machine(),
+        }
+        with new_file(out, overwrite=True) as path:
+            path.write_text(json.dumps({**about, "records": done}, indent=1) + "\n")
+
+
+def fit(records: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Prices that are not negative and make the relative errors of all predictions small."""
+    prices: dict[str, dict[str, tuple[float, ...]]] = {}
+    for mode in MODES:
+        prices[mode] = {}
+        for engine in ENGINES:
+            rows, best = [], []
+            for record in records:
+                seconds = record["seconds"][mode]
+                # What decides is how well the contenders are known.
+                weight = 1.0 if seconds[engine] <= 2 * min(seconds.values()) else 0.3
+                rows.append(np.array(work(to_problem(record["shape"]))[engine]) * weight / (1e9 * seconds[engine]))
+                best.append(weight)
+            prices[mode][engine] = tuple(float(f"{price:.3g}") for price in nnls(np.array(rows), np.array(best))[0])
+    return prices
+
+
+def check(records: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Per mode: shares of shapes where auto is within 10 % of the best, and the worst ratio."""
+    summary = {}
+    for mode in MODES:
+        ratios = []
+        for record in records:
+            seconds = record["seconds"][mode]
+            choice = fastest_engine(to_problem(record["shape"]), training=mode == "training")
+            ratios.append(seconds[choice] / min(seconds.values()))
+            if ratios[-1] > 1.1:
+                times = {engine: round(1e3 * value, 2) for engine, value in seconds.items()}
+                print(f"{mode}: {choice} is {ratios[-1]:.2f}× the best on {record['shape']}: {times} ms")
+        within = sum(ratio <= 1.1 for ratio in ratios) / len(ratios)
+        always = {
+            f"always {engine}": sum(
+                r["seconds"][mode][engine] <= 1.1 * min(r["seconds"][mode].values()) for r in records
+            )
+            / len(records)
+            for engine in ENGINES
+        }
+        summary[mode] = {"shapes": float(len(ratios)), "within 10 %": within, "worst": max(ratios), **always}
+    return summary
+
+
+def main() -> None:
+    """Run one of the three commands."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("--out", type=Path, required=True)
+    measuring.add_argument("--shapes", type=int, default=60)
+    measuring.add_argument("--seed", type=int, default=0)
+    for name in ("fit", "check"):
+        commands.add_parser(name).add_argument("file", type=Path)
+    arguments = parser.parse_args()
+    if arguments.command == "measure":
+        measure(arguments.out, arguments.shapes, arguments.seed)
+        return
+    records = json.loads(arguments.file.read_text())["records"]
+    if arguments.command == "fit":
+        prices = fit(records)
+        print("PRICES =", json.dumps(prices, indent=4))
+        PRICES.update(prices)
+    print(json.dumps(check(records), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The worker of `speed.py` for this library, with the engine that the job names."""
+
+import torch
+from job import Job, Step, layer_step, network_step, serve
+from torch import nn
+
+from sfcnn import GroupConv2d
+from sfcnn.models import ClassifierSizes, membrane_unet, steerable_classifier
+
+
+def build(job: Job) -> tuple[nn.Module, Step]:
+    """The module of a job and its step."""
+    if job.work == "layer":
+        (inputs, outputs), (kernel_size,) = job.channels, job.kernel_sizes
+        layer = GroupConv2d(
+            inputs, outputs, kernel_size, job.orientations, padding="same", bias=False, engine=job.engine
+        )
+        features = torch.randn(job.batch, inputs, job.orientations, job.size, job.size)
+        return layer, layer_step(layer, layer, features)
+    net: nn.Module
+    if job.work == "unet":
+        net = membrane_unet(job.orientations, engine=job.engine)
+    else:
+        sizes = ClassifierSizes(job.kernel_sizes, job.channels, job.hidden)
+        net = steerable_classifier(sizes, job.orientations, engine=job.engine)
+    return net, network_step(job, net, torch.randn(job.batch, 1, job.size, job.size))
+
+
+if __name__ == "__main__":
+    serve(build, ("sfcnn", "torch", "numpy"))

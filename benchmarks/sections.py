@@ -1,0 +1,122 @@
+"""What is measured: each section is a list of comparisons, and the jobs of a comparison are done in turn."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from job import Job
+from workers import Plan
+
+from sfcnn import GroupConv2d
+from sfcnn.models import BASELINE, BENCHMARK, ClassifierSizes
+
+#: A name and the plans to compare under it.
+Comparison = tuple[str, list[Plan]]
+
+
+def engine_exists(name: str) -> bool:
+    """Whether this version of the library has the engine."""
+    try:
+        GroupConv2d(1, 1, 3, 2, engine=name)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much to do."""
+
+    threads: int = 2
+    quick: bool = False  #: one step of small jobs, only to see that all runs
+    peer: bool = True  #: with escnn
+
+    def fastest(self) -> tuple[str, ...]:
+        """The engines that the targets are for."""
+        return ("spectral", "auto") if engine_exists("auto") else ("spectral",)
+
+    def plans(self, job: Job, repeats: dict[str, int]) -> list[Plan]:
+        """A plan for each engine, and for escnn if it is there."""
+        job = replace(job, threads=self.threads)
+        return [
+            Plan(replace(job, engine=engine), repeats=1 if self.quick else count)
+            for engine, count in repeats.items()
+            if self.peer or engine != "escnn"
+        ]
+
+
+def _classifier(sizes: ClassifierSizes, scale: Scale, **options: int | str) -> Job:
+    """A job with one of the paper's classifiers."""
+    job = Job("classifier", "", channels=sizes.channels, kernel_sizes=sizes.kernel_sizes, hidden=sizes.hidden)
+    if scale.quick:
+        job = replace(job, batch=2, orientations=4)
+    else:
+        job = replace(job, **options)  # type: ignore[arg-type]
+    return replace(job, mode=str(options.get("mode", job.mode)))
+
+
+def mnist(scale: Scale) -> list[Comparison]:
+    """Training step and frozen evaluation of the paper's classifiers, Λ = 16, batch 64."""
+    comparisons = []
+    for name, sizes in {"mnist_benchmark": BENCHMARK, "mnist_baseline": BASELINE}.items():
+        for mode in ("train", "eval"):
+            repeats = dict.fromkeys(scale.fastest(), 7) | {"direct": 3, "escnn": 2 if mode == "train" else 3}
+            comparisons.append((name, scale.plans(_classifier(sizes, scale, mode=mode), repeats)))
+    return comparisons
+
+
+def unet(scale: Scale) -> list[Comparison]:
+    """Training step of the U-Net, Λ = 17, one image of 320×320: time and memory."""
+    job = Job("unet", "", orientations=17, batch=1, size=320)
+    if scale.quick:
+        job = replace(job, orientations=3, size=32)
+    return [("membrane_unet", scale.plans(job, dict.fromkeys(scale.fastest(), 3) | {"direct": 2}))]
+
+
+def growth(scale: Scale) -> list[Comparison]:
+    """Training step of `mnist_baseline`, batch 16, at Λ = 16 and Λ = 32; the two in turn, for each engine."""
+    plans: list[Plan] = []
+    for engine in (*scale.fastest(), "direct"):
+        for orientations in (4, 8) if scale.quick else (16, 32):
+            job = replace(_classifier(BASELINE, scale, batch=16), orientations=orientations)
+            plans += scale.plans(job, {engine: 5})
+    return [("growth", plans)]
+
+
+def orientations(scale: Scale) -> list[Comparison]:
+    """Training step of one layer, 16 → 24 channels, 5×5, 28×28, batch 8, against Λ."""
+    job = Job("layer", "", batch=2 if scale.quick else 8, channels=(16, 24), kernel_sizes=(5,))
+    if scale.quick:
+        job = replace(job, size=12)
+    repeats = dict.fromkeys(scale.fastest(), 9) | {"direct": 7, "atomic": 7, "escnn": 5}
+    return [
+        ("orientations", scale.plans(replace(job, orientations=count), repeats))
+        for count in ((1, 2, 4) if scale.quick else (1, 2, 4, 8, 16, 32))
+    ]
+
+
+def size(scale: Scale) -> list[Comparison]:
+    """Training step of one layer, Λ = 16, 12 → 12 channels, 7×7, batch 1, against height and width."""
+    job = Job("layer", "", batch=1, channels=(12, 12), kernel_sizes=(7,))
+    if scale.quick:
+        job = replace(job, orientations=4)
+    repeats = dict.fromkeys(scale.fastest(), 9) | {"direct": 7, "atomic": 7}
+    sizes = (8, 16, 24) if scale.quick else (16, 24, 32, 48, 64, 96, 128, 160)
+    return [("size", scale.plans(replace(job, size=pixels), repeats)) for pixels in sizes]
+
+
+def memory(scale: Scale) -> list[Comparison]:
+    """Peak memory of a training step of `mnist_benchmark`, batch 64: two steps, so that Adam has its averages."""
+    return [
+        ("memory", scale.plans(_classifier(BENCHMARK, scale), dict.fromkeys((*scale.fastest(), "direct", "escnn"), 1)))
+    ]
+
+
+#: The sections by name, in the order they are run: the short ones first.
+SECTIONS: dict[str, Callable[[Scale], list[Comparison]]] = {
+    "size": size,
+    "orientations": orientations,
+    "growth": growth,
+    "memory": memory,
+    "mnist": mnist,
+    "unet": unet,
+}
