@@ -195,6 +195,16 @@ def test_every_change_of_the_weights_is_noticed(engine: str) -> None:
         torch.testing.assert_close(after, layer.train()(features).detach())
 
 
+def test_gradients_of_the_input_after_inference_mode(engine: str) -> None:
+    """A kernel that was built in inference mode serves a saliency map too."""
+    layer, features = GroupConv2d(2, 3, 3, 4, engine=engine).eval().requires_grad_(False), torch.randn(1, 2, 4, 6, 6)
+    with torch.inference_mode():
+        layer(features)
+    features.requires_grad_()
+    layer(features).sum().backward()
+    assert features.grad is not None
+
+
 def test_switching_the_engine_is_noticed(engine: str) -> None:
     layer, features = GroupConv2d(2, 3, 3, 4, engine=engine).eval(), torch.randn(1, 2, 4, 6, 6)
     with torch.no_grad():

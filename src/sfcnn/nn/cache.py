@@ -25,8 +25,9 @@ class FrozenKernel:
             placed_alike = (kept_weight.dtype, kept_weight.device) == (weight.dtype, weight.device)
             if kept_kind == kind and placed_alike and torch.equal(kept_weight, weight):
                 return kernel
-        kernel = build().detach()
-        self._kept = kind, weight.detach().clone(), kernel
+        with torch.inference_mode(False), torch.no_grad():  # what is kept may be used in a backward pass later
+            kernel = build()
+            self._kept = kind, weight.clone(), kernel
         return kernel
 
     def clear(self) -> None:
