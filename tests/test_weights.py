@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from sfcnn.harmonics import PRESETS, resolve_basis
 from sfcnn.models import mnist_baseline
@@ -57,6 +58,28 @@ def test_bad_files_are_named_and_never_run(tmp_path: Path) -> None:
         load_weights(bad)
     with pytest.raises(ValueError, match="does not exist"):
         load_weights(tmp_path / "missing.pt")
+
+
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_a_state_dict_is_read_from_safetensors(prefix: str, tmp_path: Path) -> None:
+    """As saved by hand, and as a training run saves it beside other tensors."""
+    path = tmp_path / "best.safetensors"
+    expected = mnist_baseline(4).state_dict()
+    tensors = {prefix + name: value for name, value in expected.items()}
+    save_file(tensors | ({"optimizer.moments": torch.ones(3)} if prefix else {}), path)
+    state = load_weights(path)
+    assert state.keys() == expected.keys()
+    assert all(torch.equal(state[name], value) for name, value in expected.items())
+
+
+def test_a_damaged_safetensors_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "best.safetensors"
+    save_file({"weight": torch.ones(100)}, path)
+    whole = path.read_bytes()
+    for content in (b"", whole[:-10], b"\xff" * 100, b"PK\x03\x04 broken zip"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"best\.safetensors is damaged or no safetensors file: .+$"):
+            load_weights(path)
 
 
 def test_wrong_choices_are_named() -> None:

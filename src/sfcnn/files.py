@@ -32,6 +32,8 @@ def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())  # else a power cut could leave the new name on an empty file
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp makes private files; outputs get the user's usual permissions

@@ -97,3 +97,53 @@ def error_curves(angles: Sequence[float], series: Mapping[str, Sequence[float]],
     axes.grid(alpha=0.3)
     axes.legend()
     return figure
+
+
+def error_panels(angles: Sequence[float], panels: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> "Figure":
+    """Test error against the angle of the images in degrees: one panel per network, one line per augmentation."""
+    figure = _new_figure(4.2 * len(panels), 3.6)
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)
+    for axes, (name, series) in zip(grid.flat, panels.items(), strict=True):
+        for (augmentation, errors), marker in zip(series.items(), "osd^", strict=False):
+            axes.plot([*angles, 360], [*errors, errors[0]], marker=marker, markersize=3, label=augmentation)
+        axes.set(xlabel="rotation of the test digits (degrees)", title=name, xlim=(0, 360))
+        axes.set_xticks(range(0, 361, 45))
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    grid[0, 0].set_ylabel("test error (%)")
+    grid[0, -1].legend(title="augmentation", fontsize=8)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def error_against_orientations(series: Mapping[str, Mapping[int, tuple[float, float]]], title: str) -> "Figure":
+    """Test error against Λ, mean and deviation, one line per size of the training set (figure 4 left)."""
+    figure = _new_figure(5.4, 3.8)
+    axes = figure.subplots()
+    for (name, points), marker in zip(series.items(), "osd^v", strict=False):
+        means, deviations = zip(*points.values(), strict=True)
+        axes.errorbar(list(points), means, deviations, marker=marker, markersize=4, capsize=3, label=name)
+    ticks = sorted({orientations for points in series.values() for orientations in points})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="orientations Λ", ylabel="test error (%)", title=title)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure
+
+
+def error_points(points: Mapping[str, Sequence[float]], title: str) -> "Figure":
+    """Test errors of single runs, one column per kind of run, with their means."""
+    figure = _new_figure(1.6 + 1.5 * len(points), 3.6)
+    axes = figure.subplots()
+    for column, errors in enumerate(points.values()):
+        axes.plot([column] * len(errors), errors, "o", color="C0", alpha=0.7)
+        axes.hlines(sum(errors) / len(errors), column - 0.25, column + 0.25, color="C1")
+    axes.set_xticks(range(len(points)), list(points))
+    axes.set(ylabel="test error (%)", xlim=(-0.5, len(points) - 0.5), title=title)
+    axes.title.set_fontsize(9)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", alpha=0.3)
+    return figure

@@ -14,9 +14,29 @@ _LARGEST_KERNEL = 41
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read a state dict written by `torch.save`, tensors only: code in the file is never run."""
+    """Read a state dict, tensors only: code in the file is never run.
+
+    The file is a `.safetensors` file, such as a training run writes, or one written by `torch.save`.
+    """
     if not path.is_file():
         raise ValueError(f"weights file {path} does not exist")
+    return _load_safetensors(path) if path.suffix == ".safetensors" else _load_torch(path)
+
+
+def _load_safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        state = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged or no safetensors file: {error}") from error
+    # A run's file holds more than weights, such as the optimiser's state: the network is its part "model".
+    model = {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
+    return model or state
+
+
+def _load_torch(path: Path) -> dict[str, Tensor]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of odd pickles before it refuses them

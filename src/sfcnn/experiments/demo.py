@@ -4,19 +4,19 @@ A small version of the paper's experiment on rotational generalisation (§4.1, f
 """
 
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from sfcnn.data.digits import Digits, load_digits
+from sfcnn.evaluation import errors_by_angle, even_degrees
 from sfcnn.files import new_file
-from sfcnn.group import rotate
 from sfcnn.models import ClassifierSizes, count_parameters, mnist_baseline, mnist_baseline_cnn
 
 #: `mnist_baseline` with half its channels, so that it trains in a minute or two on two cores.
@@ -94,18 +94,9 @@ def train(net: nn.Module, digits: Digits, config: DemoConfig, progress: Callable
             progress((epoch * per_epoch + step) / total)
 
 
-@torch.no_grad()
-def error_rate(net: nn.Module, images: Tensor, labels: Tensor, batch_size: int = 100) -> float:
-    """Per cent of images whose largest logit is not their label."""
-    net.eval()
-    batches = zip(images.split(batch_size), labels.split(batch_size), strict=True)
-    wrong = sum(int((net(image).argmax(1) != label).sum()) for image, label in batches)
-    return 100 * wrong / len(labels)
-
-
 def demo_angles(config: DemoConfig) -> tuple[float, ...]:
     """The test angles in degrees: 0, 15 … 345 by default."""
-    return tuple(360 * index / config.angles for index in range(config.angles))
+    return even_degrees(config.angles)
 
 
 def run(config: DemoConfig, progress: Progress) -> tuple[dict[str, nn.Module], list[Curve]]:
@@ -123,13 +114,11 @@ def run(config: DemoConfig, progress: Progress) -> tuple[dict[str, nn.Module], l
     curves = []
     for name, net in nets.items():
         start = time.perf_counter()
-        train(net, training, config, lambda done, name=name: progress(f"training {name}", done))  # type: ignore[misc]
+        train(net, training, config, partial(progress, f"training {name}"))
         seconds = time.perf_counter() - start
-        errors = []
-        for index, angle in enumerate(demo_angles(config), start=1):
-            errors.append(error_rate(net, rotate(test.images, math.radians(angle)), test.labels))
-            progress(f"testing {name}", index / config.angles)
-        curves.append(Curve(name, count_parameters(net), seconds, tuple(errors)))
+        tested = partial(progress, f"testing {name}")
+        errors = errors_by_angle(net, test, demo_angles(config), progress=tested)
+        curves.append(Curve(name, count_parameters(net), seconds, errors))
     return nets, curves
 
 

@@ -1,0 +1,77 @@
+"""The command `sfcnn`. A mistake of its user ends in one line on standard error and exit code 2.
+
+Each command is a module of this package with two functions, `parser()` and `run(arguments)`. Only the one that was
+typed is imported.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from sfcnn import __version__
+from sfcnn.cli.parser import Parser
+
+#: Name of each command: its module and what it does.
+COMMANDS = {
+    "demo": ("sfcnn.cli.demo", "train on upright digits, test on rotated ones"),
+    "train": ("sfcnn.cli.train", "train a network on digits by a config file"),
+    "evaluate": ("sfcnn.cli.evaluate", "test a trained network, also on images rotated to many angles"),
+    "predict": ("sfcnn.cli.predict", "class, probability and orientation of your own image files"),
+    "experiment": ("sfcnn.cli.experiment", "the paper's experiments on rotated digits"),
+    "data": ("sfcnn.cli.data", "download data sets and check those you have"),
+    "filters": ("sfcnn.cli.filters", "draw the atoms and a filter at all orientations"),
+}
+
+#: Modules of optional packages, and the names under which the packages are installed.
+EXTRAS = {
+    **{name: name for name in ("accelerate", "jsonargparse", "matplotlib", "mlxtend", "rich", "safetensors")},
+    "PIL": "pillow",
+}
+
+
+def parser() -> Parser:
+    """The parser of `sfcnn COMMAND …`; what follows the command is left to the command's own parser."""
+    width = max(map(len, COMMANDS)) + 2
+    table = "\n".join(f"  {name:<{width}}{purpose}" for name, (_, purpose) in COMMANDS.items())
+    parser = Parser(
+        "sfcnn",
+        usage="sfcnn [-h] [--version] COMMAND …",
+        description=f"Steerable Filter CNNs: networks equivariant to rotations.\n\ncommands:\n{table}",
+        examples=("sfcnn demo", "sfcnn filters --basis paper --kernel-size 9", "sfcnn train --help"),
+    )
+    parser.add_argument("--version", action="version", version=f"sfcnn {__version__}")
+    parser.add_argument("command", nargs="?", choices=COMMANDS, help=argparse.SUPPRESS, metavar="COMMAND")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _missing_package(error: ImportError) -> str | None:
+    """The optional package whose absence an import error tells of; None if it is a fault of ours."""
+    return EXTRAS.get((error.name or "").partition(".")[0])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    top = parser()
+    typed = top.parse_args(argv)
+    if typed.command is None:
+        top.error(f"which command? Choose one of {', '.join(COMMANDS)}")
+    module, _ = COMMANDS[typed.command]
+    try:
+        command = importlib.import_module(module)
+        command.run(command.parser().parse_args(typed.arguments))
+    except (ValueError, OSError) as error:
+        print(f"sfcnn: error: {error}", file=sys.stderr)
+        return 2
+    except ImportError as error:
+        package = _missing_package(error)
+        if package is None:
+            raise
+        needs = f"sfcnn {typed.command} needs the package {package}"
+        print(f"sfcnn: error: {needs}: pip install 'sfcnn[train]'", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("sfcnn: interrupted", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,34 @@
+"""The argument parser of all commands: a mistake is one line, help ends in examples."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, and whose help keeps the line breaks of its texts.
+
+    `examples` are lines to type, shown at the end of the help; all else is argparse's own.
+
+    >>> print(Parser("sfcnn fly", examples=["sfcnn fly --high"]).format_help())
+    usage: sfcnn fly [-h]
+    <BLANKLINE>
+    options:
+      -h, --help  show this help message and exit
+    <BLANKLINE>
+    examples:
+      sfcnn fly --high
+    <BLANKLINE>
+    """
+
+    def __init__(self, prog: str | None = None, *, examples: Sequence[str] = (), **settings: Any) -> None:
+        if examples:
+            settings["epilog"] = "\n  ".join(("examples:", *examples))
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        # A new option must not change what an abbreviation in an old script means.
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(prog, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the mistake and where to read more, and stop."""
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")

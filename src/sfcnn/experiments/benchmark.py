@@ -1,0 +1,119 @@
+"""The benchmark on rotated MNIST: HeInit, CoeffInit, and CoeffInit with augmentation (§4.1, table 1)."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from sfcnn.data.datasets import Splits
+from sfcnn.experiments import orientations
+from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, mean_and_deviation
+from sfcnn.training.config import ModelConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Rows of table 1 that are measured here: initial weights, augmentation, name, and the paper's error in per cent.
+VARIANTS = {
+    "he": ("he", "none", "HeInit", (0.957, 0.025)),
+    "coeff": ("coeff", "none", "CoeffInit", (0.880, 0.029)),
+    "coeff-augmented": ("coeff", "continuous", "CoeffInit, augmentation", (0.714, 0.022)),
+}
+
+#: The other rows: method and published error in per cent on mnist-rot, trained on 12,000 images.
+PUBLISHED = (
+    ("Marcos et al. 2016, test time augmentation", "1.01"),
+    ("Marcos et al. 2016", "1.09"),
+    ("Laptev et al. 2016", "1.2"),
+    ("Worrall et al. 2016", "1.69"),
+    ("Cohen and Welling 2016, G-CNN", "2.28 ± 0.0004"),
+    ("Schmidt and Roth 2012", "4.0"),
+    ("Sohn and Lee 2012", "4.2"),
+    ("Cohen and Welling 2016, conventional CNN", "5.03 ± 0.0020"),
+    ("Larochelle et al. 2007", "10.4 ± 0.27"),
+)
+
+
+@dataclass(frozen=True)
+class BenchmarkConfig:
+    """The rows of the table.
+
+    Args:
+        variants: which of "he", "coeff", "coeff-augmented" to train
+        seeds: of the runs, which give mean and deviation
+        test_images: how many test images to use, 0 for all
+        train: everything else about the runs
+    """
+
+    variants: tuple[str, ...] = tuple(VARIANTS)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    test_images: int = 0
+    train: TrainConfig = field(default_factory=lambda: TrainConfig(model=ModelConfig(network="benchmark")))
+
+    def __post_init__(self) -> None:
+        """Check the choices."""
+        for variant in self.variants:
+            if variant not in VARIANTS:
+                raise ValueError(f"unknown variant {variant!r}, choose of {list(VARIANTS)}")
+
+
+def cells(settings: BenchmarkConfig) -> list[Cell]:
+    """One run for each seed and variant."""
+    found = []
+    for seed in settings.seeds:
+        for variant in settings.variants:
+            init, augmentation, _, _ = VARIANTS[variant]
+            train = replace(
+                settings.train,
+                model=replace(settings.train.model, init=init),
+                images=replace(settings.train.images, augmentation=augmentation),
+                seed=seed,
+            )
+            found.append(Cell(f"{variant}-s{seed}", {"variant": variant, "seed": seed}, train))
+    return found
+
+
+def measure(settings: BenchmarkConfig, cell: Cell, net: nn.Module, splits: Splits) -> Result:
+    """The error on the test images."""
+    return orientations.measure(orientations.OrientationsConfig(test_images=settings.test_images), cell, net, splits)
+
+
+def errors(results: list[Result]) -> dict[str, list[float]]:
+    """Test errors by variant, in the order of the seeds."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for result in sorted(results, key=lambda result: (list(VARIANTS).index(result["variant"]), result["seed"])):
+        found[result["variant"]].append(result["test_error"])
+    return found
+
+
+def table(settings: BenchmarkConfig, results: list[Result]) -> Table:
+    """Ours with the paper's numbers beside, then the rest of the paper's table."""
+    rows = []
+    for variant, values in errors(results).items():
+        (mean, deviation), (paper, spread) = mean_and_deviation(values), VARIANTS[variant][3]
+        rows.append([VARIANTS[variant][2], f"{mean:.3f} ± {deviation:.3f}", f"{paper:.3f} ± {spread:.3f}"])
+    rows += [[method, "", value] for method, value in PUBLISHED]
+    run = results[0]["run"]
+    here = f"{run['dataset']}, {run['train_images']:,} training images, {run['epochs']} epochs"
+    return Table(f"Test error (%): {here}", ["method", "measured here", "published, mnist-rot"], rows)
+
+
+def draw(settings: BenchmarkConfig, results: list[Result], dataset: str) -> "Figure":
+    """One column of points per variant, its mean marked."""
+    from sfcnn.pictures import error_points
+
+    run = results[0]["run"]
+    points = {VARIANTS[variant][2]: values for variant, values in errors(results).items()}
+    return error_points(points, f"{dataset}, {run['train_images']:,} training images, {run['epochs']} epochs")
+
+
+BENCHMARK = Experiment(
+    "benchmark",
+    "HeInit, CoeffInit and augmentation on rotated MNIST (table 1)",
+    BenchmarkConfig,
+    cells,
+    measure,
+    table,
+    draw,
+)

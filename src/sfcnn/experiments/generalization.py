@@ -1,0 +1,122 @@
+"""Train on upright digits, test at every angle: steerable and plain, augmented or not (§4.1, figure 4 right)."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from sfcnn.data.datasets import Splits
+from sfcnn.evaluation import errors_by_angle, even_degrees
+from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, first_images, mean_and_deviation
+from sfcnn.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NAMES = {
+    "steerable": "SFCNN",
+    "plain-channels": "CNN, same channels",
+    "plain-effective-channels": "CNN, same effective channels",
+    "plain-parameters": "CNN, same parameters",
+}
+_AUGMENTATIONS = {"none": "none", "quarter-turns": "π/2", "eighth-turns": "π/4", "continuous": "continuous"}
+
+
+@dataclass(frozen=True)
+class GeneralizationConfig:
+    """The sweep over networks and augmentation.
+
+    Args:
+        kinds: of networks, see model.kind
+        augmentations: of the training images, see images.augmentation
+        seeds: of the runs
+        angles: at how many angles to test, evenly spaced over the circle
+        test_images: how many test images to use at each, 0 for all
+        train: everything else about the runs
+    """
+
+    kinds: tuple[str, ...] = ("steerable", "plain-channels", "plain-parameters")
+    augmentations: tuple[str, ...] = ("none", "quarter-turns", "eighth-turns", "continuous")
+    seeds: tuple[int, ...] = (0,)
+    angles: int = 72
+    test_images: int = 0
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+def cells(settings: GeneralizationConfig) -> list[Cell]:
+    """One run for each seed, augmentation and network."""
+    found = []
+    for seed in settings.seeds:
+        for augmentation in settings.augmentations:
+            for kind in settings.kinds:
+                train = replace(
+                    settings.train,
+                    model=replace(settings.train.model, kind=kind),
+                    images=replace(settings.train.images, augmentation=augmentation),
+                    seed=seed,
+                )
+                place = {"kind": kind, "augmentation": augmentation, "seed": seed}
+                found.append(Cell(f"{kind}-{augmentation}-s{seed}", place, train))
+    return found
+
+
+def measure(settings: GeneralizationConfig, cell: Cell, net: nn.Module, splits: Splits) -> Result:
+    """The error on the test images at each angle."""
+    test = first_images(splits.test, settings.test_images)
+    angles = even_degrees(settings.angles)
+    errors = list(errors_by_angle(net, test, angles, mode=cell.train.images.resampling))
+    return {"angles": list(angles), "errors": errors, "test_images": len(test.labels)}
+
+
+def curves(results: list[Result]) -> dict[tuple[str, str], list[float]]:
+    """Mean error over seeds at each angle, by network and augmentation."""
+    found: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
+    for result in results:
+        found[result["kind"], result["augmentation"]].append(result["errors"])
+    return {
+        key: [mean_and_deviation(values)[0] for values in zip(*runs, strict=True)]
+        for key, runs in sorted(found.items(), key=lambda item: (list(_NAMES).index(item[0][0]), item[0]))
+    }
+
+
+def table(settings: GeneralizationConfig, results: list[Result]) -> Table:
+    """One row per network and augmentation."""
+    parameters = {result["kind"]: result["run"]["parameters"] for result in results}
+    order = list(_AUGMENTATIONS)
+    rows = [
+        [
+            _NAMES[kind],
+            _AUGMENTATIONS[augmentation],
+            *(f"{value:.1f}" for value in (errors[0], max(errors), min(errors), sum(errors) / len(errors))),
+            f"{parameters[kind]:,}",
+        ]
+        for (kind, augmentation), errors in sorted(
+            curves(results).items(), key=lambda item: (list(_NAMES).index(item[0][0]), order.index(item[0][1]))
+        )
+    ]
+    columns = ["network", "augmentation", "upright", "worst angle", "best angle", "mean", "parameters"]
+    count = results[0]["run"]["train_images"]
+    return Table(f"Test error (%), trained on {count:,} upright digits, {results[0]['run']['dataset']}", columns, rows)
+
+
+def draw(settings: GeneralizationConfig, results: list[Result], dataset: str) -> "Figure":
+    """One panel per network, one line per augmentation, over the angle."""
+    from sfcnn.pictures import error_panels
+
+    panels: dict[str, dict[str, list[float]]] = defaultdict(dict)
+    for (kind, augmentation), errors in curves(results).items():
+        panels[_NAMES[kind]][_AUGMENTATIONS[augmentation]] = errors
+    count = results[0]["run"]["train_images"]
+    return error_panels(results[0]["angles"], panels, f"Trained on {count:,} upright digits of {dataset}")
+
+
+GENERALIZATION = Experiment(
+    "generalization",
+    "train on upright digits, test at every angle (figure 4 right)",
+    GeneralizationConfig,
+    cells,
+    measure,
+    table,
+    draw,
+)

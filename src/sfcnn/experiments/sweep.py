@@ -1,0 +1,197 @@
+"""A sweep: many training runs, called cells, that can be interrupted, spread over processes, or run one by one.
+
+DIRECTORY/cells/<name>/           a run (`sfcnn.training.runs`) and, once it is done, cell.json
+DIRECTORY/<experiment>.json       all results, once all cells are done
+DIRECTORY/<experiment>.png        their figure
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import torch
+from torch import nn
+
+from sfcnn.data.datasets import Splits, load_splits
+from sfcnn.data.digits import Digits
+from sfcnn.provenance import provenance
+from sfcnn.training.config import TrainConfig
+from sfcnn.training.loop import Observer
+from sfcnn.training.runs import load_run, train, write_json
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Settings = TypeVar("Settings")
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run of a sweep and where it stands in it."""
+
+    name: str  #: also of its directory
+    place: dict[str, Any]  #: what sets it apart from the others
+    train: TrainConfig
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text for a person: a title, a heading for each column, rows."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Experiment(Generic[Settings]):
+    """A figure or table of the paper: which networks to train, what to measure, how to show it."""
+
+    name: str
+    purpose: str
+    settings: type[Settings]
+    cells: Callable[[Settings], list[Cell]]
+    measure: Callable[[Settings, Cell, nn.Module, Splits], Result]
+    table: Callable[[Settings, list[Result]], Table]
+    draw: Callable[[Settings, list[Result], str], "Figure"]
+
+    def config_path(self, *, quick: bool) -> Path:
+        """The file with the full settings or with those that take minutes."""
+        return Path(__file__).parent / "configs" / f"{self.name}{'-quick' if quick else ''}.yaml"
+
+
+def first_images(digits: Digits, count: int) -> Digits:
+    """The first `count` images, all of them for 0."""
+    if count > len(digits.labels):
+        raise ValueError(f"test_images must be at most {len(digits.labels)}, got {count}")
+    return Digits(*(part[: count or None] for part in digits))
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation of a sample; the deviation of one value is 0.
+
+    >>> mean_and_deviation([1.0, 3.0])
+    (2.0, 1.4142135623730951)
+    """
+    tensor = torch.tensor(values, dtype=torch.float64)
+    return float(tensor.mean()), float(tensor.std()) if len(values) > 1 else 0.0
+
+
+def choose_cells(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
+    """The cells whose names match one of the patterns, all of them if there are none."""
+    for pattern in only:
+        if not any(fnmatch(cell.name, pattern) for cell in cells):
+            raise ValueError(f"no cell {pattern!r}, choose one of {[cell.name for cell in cells]}")
+    return [cell for cell in cells if not only or any(fnmatch(cell.name, pattern) for pattern in only)]
+
+
+def finished(cell: Cell, directory: Path) -> Result | None:
+    """What a cell measured, if it is done."""
+    path = directory / "cells" / cell.name / "cell.json"
+    if not path.is_file():
+        return None
+    result: Result = json.loads(path.read_text(encoding="utf-8"))
+    if result["train"] != json.loads(json.dumps(asdict(cell.train))):
+        raise ValueError(f"{path} was measured with other settings: choose another --out")
+    return result
+
+
+def run_cell(
+    experiment: Experiment[Settings],
+    settings: Settings,
+    cell: Cell,
+    directory: Path,
+    data: Path | None,
+    observers: Sequence[Observer] = (),
+) -> Result:
+    """Train and measure one cell, or go on with it, or take what is there."""
+    done = finished(cell, directory)
+    if done is not None:
+        return done
+    images = cell.train.images
+    splits = load_splits(images.dataset, data, seed=images.seed, resampling=images.resampling)
+    path = directory / "cells" / cell.name
+    run = train(cell.train, splits, path, resume=True, observers=observers)
+    _, net = load_run(path)
+    start = time.perf_counter()
+    measured = experiment.measure(settings, cell, net, splits)
+    result = {
+        "cell": cell.name,
+        **cell.place,
+        **measured,
+        "run": asdict(run),
+        "test_seconds": time.perf_counter() - start,
+        "train": asdict(cell.train),
+        "provenance": provenance(),
+    }
+    write_json(path / "cell.json", result)
+    return result
+
+
+def _worker(name: str, settings: Any, cell: Cell, directory: Path, data: Path | None, threads: int) -> Result:
+    from sfcnn.experiments import EXPERIMENTS
+
+    torch.set_num_threads(threads)
+    return run_cell(EXPERIMENTS[name], settings, cell, directory, data)
+
+
+def run_cells(
+    experiment: Experiment[Settings],
+    settings: Settings,
+    cells: Sequence[Cell],
+    directory: Path,
+    data: Path | None,
+    *,
+    processes: int = 1,
+    observers: Callable[[Cell], Sequence[Observer]] = lambda cell: (),
+) -> Iterator[Result]:
+    """Yield each cell's result when it is there; those that are done already come first."""
+    if processes < 1:
+        raise ValueError(f"processes must be at least 1, got {processes}")
+    waiting = []
+    for cell in cells:
+        done = finished(cell, directory)
+        if done is None:
+            waiting.append(cell)
+        else:
+            yield done
+    if processes == 1 or len(waiting) < 2:
+        for cell in waiting:
+            yield run_cell(experiment, settings, cell, directory, data, observers(cell))
+        return
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(_worker, experiment.name, settings, cell, directory, data, threads) for cell in waiting]
+        try:
+            for job in as_completed(jobs):
+                yield job.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def summarize(experiment: Experiment[Settings], settings: Any, results: list[Result], directory: Path) -> list[Path]:
+    """Write the results of all cells and their figure; return both paths."""
+    from sfcnn.pictures import save_figure
+
+    json_path, picture = (directory / f"{experiment.name}{ending}" for ending in (".json", ".png"))
+    table = experiment.table(settings, results)
+    summary = {
+        "experiment": experiment.name,
+        "dataset": results[0]["run"]["dataset"],
+        "wall_seconds": sum(result["run"]["seconds"] + result["test_seconds"] for result in results),
+        "settings": asdict(settings),
+        "table": asdict(table),
+        "cells": results,
+    }
+    write_json(json_path, summary)
+    save_figure(experiment.draw(settings, results, results[0]["run"]["dataset"]), picture, overwrite=True)
+    return [json_path, picture]

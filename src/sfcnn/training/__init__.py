@@ -1,0 +1,1 @@
+"""Training: settings, tasks, the loop, checkpoints and runs. Needs `pip install 'sfcnn[train]'`."""

@@ -1,0 +1,109 @@
+"""Checkpoints: a safetensors file with the whole state of a run, written at once or not at all, checked when read.
+
+A state is a tree of dicts and lists with tensors and plain values. Its tensors are the file's tensors; the rest is JSON
+in the file's header, where each tensor is named. No pickle: reading a file runs no code of it. A digest of everything
+tells a whole file from a damaged one.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from sfcnn.files import new_file
+
+_TENSOR = "__tensor__"
+_PAIRS = "__dict__"
+
+
+class DamagedCheckpointError(ValueError):
+    """A file is not a whole checkpoint."""
+
+
+def _to_json(tree: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """A tree as JSON; its tensors go to `tensors`. Dicts become pairs, since JSON's keys are texts only."""
+    if isinstance(tree, Tensor):
+        tensors[name] = tree.detach().cpu().contiguous()
+        return {_TENSOR: name}
+    if isinstance(tree, dict):
+        return {_PAIRS: [[key, _to_json(value, f"{name}.{key}", tensors)] for key, value in tree.items()]}
+    if isinstance(tree, list | tuple):
+        return [_to_json(value, f"{name}.{index}", tensors) for index, value in enumerate(tree)]
+    return tree
+
+
+def _from_json(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(tree, dict):
+        if _TENSOR in tree:
+            return tensors[tree[_TENSOR]]
+        return {key: _from_json(value, tensors) for key, value in tree[_PAIRS]}
+    if isinstance(tree, list):
+        return [_from_json(value, tensors) for value in tree]
+    return tree
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Write a tree of tensors and plain values; an older file of that name is replaced once the new one is whole."""
+    tensors: dict[str, Tensor] = {}
+    # Each part of the state keeps its own names: the weights of "model" are "model.<name in the state dict>".
+    text = json.dumps({key: _to_json(value, key, tensors) for key, value in state.items()})
+    metadata = {"format": "pt", "state": text, "sha256": _digest(tensors, text)}
+    with new_file(path, overwrite=True) as temporary:
+        save_file(tensors, temporary, metadata)
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Read what `write_state` wrote, on the CPU; a damaged or foreign file is a `DamagedCheckpointError`."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        text = metadata["state"]
+        if _digest(tensors, text) != metadata["sha256"]:
+            raise DamagedCheckpointError(f"{path} is damaged: its contents do not match their checksum")
+        return {key: _from_json(value, tensors) for key, value in json.loads(text).items()}
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError, OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DamagedCheckpointError(f"{path} is not a whole checkpoint ({reason})") from error
+
+
+class Checkpoints:
+    """The newest checkpoints of a run, in a directory, numbered by steps since its start."""
+
+    def __init__(self, directory: Path, keep: int = 2) -> None:
+        self.directory = directory
+        self.keep = keep
+
+    def paths(self) -> list[Path]:
+        """All checkpoints, the newest first."""
+        return sorted(self.directory.glob("[0-9]*.safetensors"), reverse=True)
+
+    def save(self, step: int, state: dict[str, Any]) -> None:
+        """Write one, then remove those that are no longer needed."""
+        write_state(self.directory / f"{step:09d}.safetensors", state)
+        for path in self.paths()[self.keep :]:
+            path.unlink(missing_ok=True)
+
+    def newest(self, warn: Callable[[str], None]) -> dict[str, Any] | None:
+        """The newest whole checkpoint, or None; `warn` is told of each damaged one that was passed over."""
+        for path in self.paths():
+            try:
+                return read_state(path)
+            except DamagedCheckpointError as error:
+                warn(f"{error}; using the one before it")
+        return None

@@ -1,0 +1,75 @@
+"""The task of the paper's §4.1: tell digits apart, whatever their orientation."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sfcnn.data.augmentation import random_angles, rotate_each
+from sfcnn.data.datasets import Splits
+from sfcnn.data.digits import Digits
+from sfcnn.training.config import TrainConfig
+from sfcnn.training.task import Outcome, Share
+
+
+def _generator(*numbers: int) -> torch.Generator:
+    """A generator of its own for each tuple of small numbers."""
+    seed = 0
+    for number in numbers:
+        seed = (seed * 1_000_003 + number + 1) % 2**63
+    return torch.Generator().manual_seed(seed)
+
+
+def _first(digits: Digits, count: int, what: str) -> Digits:
+    """The first images of a set, or all of them for a count of 0."""
+    if count > len(digits.labels):
+        raise ValueError(f"{what} must be at most {len(digits.labels)}, the number of such images, got {count}")
+    return Digits(*(part[: count or None] for part in digits))
+
+
+class Classification:
+    """Cross-entropy on the training images of a data set, in an order that only seed, epoch and step determine."""
+
+    def __init__(self, splits: Splits, config: TrainConfig) -> None:
+        self.train = _first(splits.train, config.images.train_images, "images.train_images")
+        self.held_out = _first(splits.validation, config.images.validation_images, "images.validation_images")
+        if config.images.join_validation:
+            both = zip(self.train, self.held_out, strict=True)
+            self.train = Digits(*(torch.cat(parts) for parts in both))
+        self.config = config
+        # A last batch of few images would give batch norm a poor estimate, so only whole batches are taken.
+        self.batch_size = min(config.optimization.batch_size, len(self.train.labels))
+        self.steps = len(self.train.labels) // self.batch_size
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    def order(self, epoch: int) -> Tensor:
+        """Indices (steps, batch_size) of an epoch's batches."""
+        if self._order[0] != epoch:
+            count = self.steps * self.batch_size
+            shuffled = torch.randperm(len(self.train.labels), generator=_generator(self.config.seed, 0, epoch))
+            self._order = epoch, shuffled[:count].view(self.steps, self.batch_size)
+        return self._order[1]
+
+    def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
+        """Images (B, 1, 28, 28), turned at random, and labels (B,)."""
+        if self.batch_size % share.processes:
+            raise ValueError(f"a batch of {self.batch_size} images cannot be shared by {share.processes} processes")
+        mine = slice(share.rank, None, share.processes)
+        chosen = self.order(epoch)[step]
+        images = self.config.images
+        angles = random_angles(images.augmentation, len(chosen), _generator(self.config.seed, 1, epoch, step))[mine]
+        pixels = self.train.images[chosen[mine]]
+        if images.augmentation != "none":
+            pixels = rotate_each(pixels, angles, images.resampling)
+        return pixels, self.train.labels[chosen[mine]]
+
+    def outcome(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> Outcome:
+        """Cross-entropy and the number of images whose largest logit is not their label."""
+        logits = net(inputs)
+        mistakes = (logits.detach().argmax(1) != targets).sum()
+        return Outcome(F.cross_entropy(logits.float(), targets, reduction="sum"), mistakes, len(targets))
+
+    def validation(self, share: Share) -> list[tuple[Tensor, Tensor]]:
+        """This process's part of the validation images, in batches."""
+        mine = slice(share.rank, None, share.processes)
+        parts = (part[mine].split(max(self.batch_size, 100)) for part in self.held_out)
+        return list(zip(*parts, strict=True))

@@ -1,0 +1,115 @@
+"""Several processes that train one network: the same gradients as one process on the joined batch."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from sfcnn.training.task import Share
+
+
+class LostContactError(ValueError):
+    """Another process of the job ended."""
+
+
+def make_accelerator(precision: str) -> Accelerator:
+    """The accelerator of this process: device, processes and number format, from the launcher's environment."""
+    mixed = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}[precision]
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
+        AcceleratorState._reset_state()  # an earlier run of this process had another format
+    return Accelerator(mixed_precision=mixed)
+
+
+def share_of(accelerator: Accelerator) -> Share:
+    """Which part of each batch is this process's."""
+    return Share(accelerator.process_index, accelerator.num_processes)
+
+
+@contextmanager
+def named_failures(accelerator: Accelerator) -> Iterator[None]:
+    """Turn a broken connection into one clear line."""
+    try:
+        yield
+    except RuntimeError as error:
+        signs = ("peer", "gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
+        if accelerator.num_processes > 1 and any(sign in str(error).lower() for sign in signs):
+            raise LostContactError(
+                f"process {accelerator.process_index} lost contact with another process of this job, which has ended; "
+                "the last checkpoint is kept: give the same command with --resume to go on"
+            ) from error
+        raise
+
+
+def add_up(accelerator: Accelerator, values: Tensor) -> Tensor:
+    """Sum over all processes, on each of them."""
+    return values if accelerator.num_processes == 1 else accelerator.reduce(values, "sum")
+
+
+def gather_objects(accelerator: Accelerator, value: Tensor) -> list[Tensor]:
+    """One tensor from each process, in the order of their ranks."""
+    if accelerator.num_processes == 1:
+        return [value]
+    gathered: list[Tensor] = [torch.empty(0)] * accelerator.num_processes
+    dist.all_gather_object(gathered, value)
+    return gathered
+
+
+class SynchronizedBatchNorm(_BatchNorm):
+    """Batch norm over the joined batch of all processes; anything of shape (B, C, …).
+
+    PyTorch's `SyncBatchNorm` needs GPUs; this one is differentiable collectives and runs wherever they do.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Any number of axes will do."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(x − μ) / √(σ² + ε) · γ + β with μ and σ² over batch, space, orientations and processes."""
+        from torch.distributed.nn.functional import all_reduce
+
+        if not self.training:
+            return super().forward(input)
+        axes = [0, *range(2, input.dim())]
+        shape = (1, -1, *[1] * (input.dim() - 2))
+        x = input.float()
+        count = torch.tensor(float(x.numel() // x.shape[1]), device=x.device)
+        dist.all_reduce(count)
+        mean = all_reduce(x.sum(axes)) / count
+        centred = x - mean.view(shape)
+        variance = all_reduce(centred.square().sum(axes)) / count
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            with torch.no_grad():
+                self.num_batches_tracked += 1
+                rate = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
+                self.running_mean.lerp_(mean, rate)
+                self.running_var.lerp_(variance * count / (count - 1), rate)
+        scale = (variance + self.eps).rsqrt()
+        if self.weight is not None:
+            scale = scale * self.weight
+        result = centred * scale.view(shape)
+        return (result if self.bias is None else result + self.bias.view(shape)).to(input.dtype)
+
+
+def synchronize_batch_norm(net: nn.Module) -> nn.Module:
+    """Replace every batch norm of a network in place, with the same parameters, buffers and names in the state dict."""
+    for name, child in net.named_children():
+        if isinstance(child, _BatchNorm) and not isinstance(child, SynchronizedBatchNorm):
+            twin = SynchronizedBatchNorm(
+                child.num_features, child.eps, child.momentum, child.affine, child.track_running_stats
+            )
+            twin._parameters, twin._buffers, twin.training = child._parameters, child._buffers, child.training
+            setattr(net, name, twin)
+        else:
+            synchronize_batch_norm(child)
+    return net
+
+
+def launched_by_torchrun() -> bool:
+    """Whether this process is one of several that a launcher started."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1

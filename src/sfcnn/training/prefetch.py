@@ -1,0 +1,30 @@
+"""Batches that are made while the network computes: the next ones wait when they are needed."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def prefetch(make: Callable[[int], Item], start: int, stop: int, ahead: int = 2) -> Iterator[Item]:
+    """Yield make(start) … make(stop − 1), made one after the other in a thread that stays `ahead` of their use.
+
+    An error in `make` is raised where its item was to come.
+
+    >>> list(prefetch(lambda step: step**2, 2, 5))
+    [4, 9, 16]
+    """
+    steps = iter(range(start, stop))
+    with ThreadPoolExecutor(1, thread_name_prefix="sfcnn-batches") as pool:
+        waiting: deque[Future[Item]] = deque(pool.submit(make, step) for step in islice(steps, ahead))
+        try:
+            while waiting:
+                item = waiting.popleft().result()
+                waiting.extend(pool.submit(make, step) for step in islice(steps, 1))
+                yield item
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,88 @@
+"""Settings as YAML files and command lines: every field of a frozen dataclass, checked by its type."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
+
+from sfcnn.files import new_file
+
+Config = TypeVar("Config")
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
+class _Formatter(DefaultHelpFormatter):
+    """Keeps the line breaks of description and examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "".join(indent + line for line in text.splitlines(keepends=True))
+
+
+class SettingsParser(ArgumentParser):
+    """A parser of settings with one-line errors; `examples` are shown at the end of its help."""
+
+    def __init__(self, prog: str, description: str, examples: Sequence[str]) -> None:
+        epilog = "\n  ".join(("examples:", *examples))
+        super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=_Formatter)
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Print the mistake and where to read more, and stop."""
+        self.exit(2, f"{self.prog}: error: {_one_line(message)} (see {self.prog} --help)\n")
+
+    def add_settings(self, config: type, defaults: Path | None = None) -> None:
+        """Add `--config FILE` and an option for every field; `defaults` is a YAML file to start from."""
+        self.add_argument("--config", action="config", help="read settings from this YAML file; options override it")
+        self.add_class_arguments(config)
+        if defaults is not None:
+            self.set_defaults(self._read(defaults))
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        return self.parse_object(load_yaml(path), defaults=False).as_dict()
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    if not path.is_file():
+        raise ValueError(f"settings file {path} does not exist")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a YAML file: {_one_line(error)}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold settings as `name: value` lines")
+    return values
+
+
+def make_settings(config: type[Config], values: dict[str, Any]) -> Config:
+    """A dataclass from nested plain values; fields that are not named keep their defaults.
+
+    >>> from sfcnn.training.config import TrainConfig
+    >>> make_settings(TrainConfig, {"model": {"orientations": 8}}).model.orientations
+    8
+    """
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(config, "settings")
+    try:
+        return parser.instantiate(parser.parse_object({"settings": values})).settings
+    except (ArgumentError, TypeError) as error:
+        raise ValueError(_one_line(error).replace("settings.", "")) from error
+
+
+def read_settings(config: type[Config], path: Path) -> Config:
+    """A dataclass from a YAML file."""
+    try:
+        return make_settings(config, load_yaml(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def write_settings(path: Path, config: Any, *, overwrite: bool = False) -> None:
+    """Write a dataclass as YAML, all fields."""
+    with new_file(path, overwrite=overwrite) as temporary:
+        temporary.write_text(yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True), encoding="utf-8")

@@ -1,0 +1,38 @@
+"""What a task must offer to be trained: its batches, its loss, and how well a network does on images held out."""
+
+from typing import NamedTuple, Protocol
+
+from torch import Tensor, nn
+
+
+class Share(NamedTuple):
+    """Which part of each batch is this process's: images rank, rank + processes, … of it."""
+
+    rank: int = 0
+    processes: int = 1
+
+
+class Outcome(NamedTuple):
+    """Sums over images, so that parts of a set can be added."""
+
+    loss: Tensor  #: summed over the images
+    mistakes: Tensor  #: how many images were classified wrongly, or what else the task counts
+    images: int
+
+
+class Task(Protocol):
+    """A task. Batches depend on nothing but the epoch and the step, so that a run can go on from any of them."""
+
+    steps: int  #: of an epoch
+
+    def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
+        """Inputs and targets."""
+        ...
+
+    def outcome(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> Outcome:
+        """Loss and mistakes on a batch."""
+        ...
+
+    def validation(self, share: Share) -> list[tuple[Tensor, Tensor]]:
+        """The batches held out, or this process's part of them."""
+        ...

@@ -1,0 +1,1 @@
+"""The commands as a person types them: what they write, what they print, and their exit codes."""

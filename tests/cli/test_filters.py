@@ -1,0 +1,62 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from cli.conftest import Fails, files
+from sfcnn.cli import main
+from sfcnn.models import mnist_baseline
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_draws_atoms_and_a_random_filter(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["filters", "--basis", "paper", "--kernel-size", "5", "--orientations", "6"]) == 0
+    assert files() == {"filters/atoms.png", "filters/filter.png"}
+    assert all(Path(name).read_bytes().startswith(PNG) for name in files())
+    assert capsys.readouterr().out == "wrote filters/atoms.png\nwrote filters/filter.png\n"
+
+
+def test_draws_a_learned_filter() -> None:
+    torch.save(mnist_baseline(4).state_dict(), "net.pt")
+    assert main(["filters", "--weights", "net.pt", "--out", "first"]) == 0
+    options = ["--layer", "features.1.0.weight", "--channel", "3", "2", "--relative", "1", "--out", "second"]
+    assert main(["filters", "--weights", "net.pt", *options]) == 0
+    first, second = (Path(name, "filter.png").read_bytes() for name in ("first", "second"))
+    assert first != second
+
+
+def test_draws_a_filter_of_a_run(make_run: Callable[..., Path]) -> None:
+    weights = str(make_run() / "best.safetensors")
+    assert main(["filters", "--weights", weights, "--layer", "features.1.0.weight"]) == 0
+    assert Path("filters/filter.png").read_bytes().startswith(PNG)
+
+
+def test_keeps_existing_pictures_unless_told(fails: Fails) -> None:
+    Path("filters").mkdir()
+    mine = Path("filters/filter.png")
+    mine.write_text("my own")
+    assert "filters/filter.png exists: choose another name or pass --overwrite" in fails(
+        "filters", "--kernel-size", "3"
+    )
+    assert mine.read_text() == "my own"
+    assert main(["filters", "--kernel-size", "3", "--overwrite"]) == 0
+    assert mine.read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--kernel-size", "4"], "kernel_size must be an odd whole number (1, 3, 5, …), got 4"),
+        (["--basis", "fine"], "unknown basis preset 'fine', choose one of"),
+        (["--orientations", "-3"], "at least 1, got -3"),
+        (["--weights", "missing.pt"], "weights file missing.pt does not exist"),
+        (["--out", "blocked/here"], "blocked"),
+        (["--seed", "x"], "invalid int value: 'x'"),
+        (["--colour"], "unrecognized arguments: --colour"),
+    ],
+)
+def test_a_mistake_is_one_line(options: list[str], message: str, fails: Fails) -> None:
+    Path("blocked").write_text("a file, not a directory")
+    assert message in fails("filters", *options)

@@ -1,0 +1,56 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Fails
+from sfcnn import __version__
+from sfcnn.cli import COMMANDS, EXTRAS, main
+
+
+def test_no_command_and_a_wrong_one_name_the_choices(fails: Fails) -> None:
+    for words in ([], ["fly"]):
+        message = fails(*words)
+        assert all(name in message for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_has_examples(command: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"] if command is None else [command, "--help"])
+    assert stop.value.code == 0
+    output = capsys.readouterr().out
+    assert f"\nexamples:\n  sfcnn {command or ''}" in output
+    assert command or all(purpose in output for _, purpose in COMMANDS.values())
+
+
+@pytest.mark.parametrize("module", EXTRAS)
+def test_a_missing_package_is_named(module: str, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(arguments: object) -> None:
+        raise ModuleNotFoundError(f"No module named '{module}.part'", name=f"{module}.part")
+
+    monkeypatch.setattr("sfcnn.cli.filters.run", fail)
+    message = fails("filters")
+    assert f"sfcnn filters needs the package {EXTRAS[module]}: pip install 'sfcnn[train]'" in message
+
+
+def test_a_broken_import_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COMMANDS, "filters", ("sfcnn.cli.nowhere", ""))
+    with pytest.raises(ModuleNotFoundError, match=r"sfcnn\.cli\.nowhere"):
+        main(["filters"])
+
+
+def test_ctrl_c_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sfcnn.cli.filters.run", interrupt)
+    assert main(["filters"]) == 130
+    assert capsys.readouterr().err == "sfcnn: interrupted\n"
+
+
+def test_the_installed_command_runs() -> None:
+    command = [str(Path(sys.executable).with_name("sfcnn")), "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout == f"sfcnn {__version__}\n"

@@ -1,0 +1,1 @@
+"""Reading, checking, downloading and rotating images. Tests on the real MNIST run when SFCNN_DATA is set."""
