@@ -1,10 +1,12 @@
 """Writing files so that nothing is lost: whole or not at all, and never over a file that was not meant."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 class OutputExistsError(ValueError):
@@ -27,7 +29,7 @@ def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """
     check_output(path, overwrite=overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=f".part{path.suffix}")
     os.close(handle)
     temporary = Path(name)
     try:
@@ -45,3 +47,15 @@ def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         raise OutputExistsError(f"output {path} exists: choose another name or pass --overwrite") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove the temporary files that `new_file` left in a directory and below when its process was killed."""
+    for path in directory.rglob(".*-*.part*"):
+        path.unlink(missing_ok=True)
+
+
+def write_json(path: Path, values: Any, *, overwrite: bool = False) -> None:
+    """Write values as readable JSON, whole or not at all."""
+    with new_file(path, overwrite=overwrite) as temporary:
+        temporary.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

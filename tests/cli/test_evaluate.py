@@ -27,7 +27,7 @@ def test_angles_have_a_table_and_a_file(make_run: MakeRun, capsys: pytest.Captur
     options = ["evaluate", str(make_run()), "--images", "30", "--angles", "8", "--out", "angles.json"]
     assert main(options) == 0
     output = capsys.readouterr().out
-    assert "30 test images of embedded digits" in " ".join(output.split())
+    assert "\n30 test images of embedded digits, all turned by each angle\n" in output
     assert output.endswith("wrote angles.json\n")
     numbers = json.loads(Path("angles.json").read_text(encoding="utf-8"))
     assert numbers["degrees"] == [0, 45, 90, 135, 180, 225, 270, 315]

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
     with progress(console) as report:
         nets, curves = run(config, report)
     errors = {curve.name: curve.errors for curve in curves}
-    table = error_table("Test error by rotation angle", demo_angles(config), errors)
+    table = error_table(demo_angles(config), errors, "Test error by rotation angle")
     table.add_row("parameters", *(f"{curve.parameters:,}" for curve in curves))
     table.add_row("training", *(f"{curve.seconds:.0f} s" for curve in curves))
     console.print(table)

@@ -1,7 +1,6 @@
 """`sfcnn evaluate`: test the network of a run."""
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     from sfcnn.data.datasets import load_splits
     from sfcnn.data.digits import Digits
     from sfcnn.evaluation import errors_by_angle, even_degrees
-    from sfcnn.files import check_output, new_file
+    from sfcnn.files import check_output, write_json
     from sfcnn.training.runs import load_run
 
     if arguments.out is not None:
@@ -59,9 +58,10 @@ def run(arguments: argparse.Namespace) -> None:
         errors = errors_by_angle(net, digits, degrees, arguments.batch_size, mode=data.resampling, progress=tested)
     what = f"{len(digits.labels):,} {arguments.split} images of {splits.name}"
     if arguments.angles is None:
-        console.print(f"error {errors[0]:.2f} % on {what}", highlight=False, soft_wrap=True)
+        print(f"error {errors[0]:.2f} % on {what}")
     else:
-        console.print(error_table(f"{what}, turned", degrees, {str(arguments.run): errors}))
+        print(f"{what}, all turned by each angle")
+        console.print(error_table(degrees, {str(arguments.run): errors}))
     if arguments.out is not None:
         numbers = {
             "run": str(arguments.run),
@@ -73,6 +73,5 @@ def run(arguments: argparse.Namespace) -> None:
             "mean": sum(errors) / len(errors),
             "worst": max(errors),
         }
-        with new_file(arguments.out, overwrite=arguments.overwrite) as path:
-            path.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(arguments.out, numbers, overwrite=arguments.overwrite)
         print(f"wrote {arguments.out}")

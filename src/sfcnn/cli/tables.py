@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 
-def error_table(title: str, degrees: Sequence[float], errors: Mapping[str, Sequence[float]]) -> Table:
+def error_table(degrees: Sequence[float], errors: Mapping[str, Sequence[float]], title: str | None = None) -> Table:
     """Errors in per cent, one column for each name and one row for each angle, then their mean and the worst."""
     table = Table("angle", *(f"{name}\nerror (%)" for name in errors), title=title)
     for angle, *row in zip(degrees, *errors.values(), strict=True):

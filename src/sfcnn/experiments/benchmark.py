@@ -4,11 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from torch import nn
-
-from sfcnn.data.datasets import Splits
-from sfcnn.experiments import orientations
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, mean_and_deviation
+from sfcnn.experiments.orientations import measure
+from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
 from sfcnn.training.config import ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -52,10 +49,11 @@ class BenchmarkConfig:
     train: TrainConfig = field(default_factory=lambda: TrainConfig(model=ModelConfig(network="benchmark")))
 
     def __post_init__(self) -> None:
-        """Check the choices."""
+        """Check the choices, and that every list and number makes sense."""
+        check_settings(self)
         for variant in self.variants:
             if variant not in VARIANTS:
-                raise ValueError(f"unknown variant {variant!r}, choose of {list(VARIANTS)}")
+                raise ValueError(f"unknown variant {variant!r}, choose one of {list(VARIANTS)}")
 
 
 def cells(settings: BenchmarkConfig) -> list[Cell]:
@@ -70,13 +68,9 @@ def cells(settings: BenchmarkConfig) -> list[Cell]:
                 images=replace(settings.train.images, augmentation=augmentation),
                 seed=seed,
             )
-            found.append(Cell(f"{variant}-s{seed}", {"variant": variant, "seed": seed}, train))
+            place = {"variant": variant, "seed": seed}
+            found.append(Cell(f"{variant}-s{seed}", place, train, {"test_images": settings.test_images}))
     return found
-
-
-def measure(settings: BenchmarkConfig, cell: Cell, net: nn.Module, splits: Splits) -> Result:
-    """The error on the test images."""
-    return orientations.measure(orientations.OrientationsConfig(test_images=settings.test_images), cell, net, splits)
 
 
 def errors(results: list[Result]) -> dict[str, list[float]]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from sfcnn.data.datasets import Splits
+from sfcnn.data.digits import Digits
 from sfcnn.evaluation import errors_by_angle, even_degrees
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, first_images, mean_and_deviation
+from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
 from sfcnn.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -43,10 +43,16 @@ class GeneralizationConfig:
     test_images: int = 0
     train: TrainConfig = field(default_factory=TrainConfig)
 
+    def __post_init__(self) -> None:
+        """Check that every list and number makes sense."""
+        check_settings(self)
+        even_degrees(self.angles)
+
 
 def cells(settings: GeneralizationConfig) -> list[Cell]:
     """One run for each seed, augmentation and network."""
     found = []
+    test = {"angles": settings.angles, "test_images": settings.test_images}
     for seed in settings.seeds:
         for augmentation in settings.augmentations:
             for kind in settings.kinds:
@@ -57,33 +63,35 @@ def cells(settings: GeneralizationConfig) -> list[Cell]:
                     seed=seed,
                 )
                 place = {"kind": kind, "augmentation": augmentation, "seed": seed}
-                found.append(Cell(f"{kind}-{augmentation}-s{seed}", place, train))
+                found.append(Cell(f"{kind}-{augmentation}-s{seed}", place, train, test))
     return found
 
 
-def measure(settings: GeneralizationConfig, cell: Cell, net: nn.Module, splits: Splits) -> Result:
+def measure(settings: GeneralizationConfig, cell: Cell, net: nn.Module, test: Digits) -> Result:
     """The error on the test images at each angle."""
-    test = first_images(splits.test, settings.test_images)
     angles = even_degrees(settings.angles)
     errors = list(errors_by_angle(net, test, angles, mode=cell.train.images.resampling))
-    return {"angles": list(angles), "errors": errors, "test_images": len(test.labels)}
+    return {"angles": list(angles), "errors": errors}
 
 
 def curves(results: list[Result]) -> dict[tuple[str, str], list[float]]:
-    """Mean error over seeds at each angle, by network and augmentation."""
+    """Mean error over seeds at each angle, by network and augmentation, in the paper's order."""
     found: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     for result in results:
         found[result["kind"], result["augmentation"]].append(result["errors"])
     return {
         key: [mean_and_deviation(values)[0] for values in zip(*runs, strict=True)]
-        for key, runs in sorted(found.items(), key=lambda item: (list(_NAMES).index(item[0][0]), item[0]))
+        for key, runs in sorted(found.items(), key=lambda item: _order(*item[0]))
     }
+
+
+def _order(kind: str, augmentation: str) -> tuple[int, int]:
+    return list(_NAMES).index(kind), list(_AUGMENTATIONS).index(augmentation)
 
 
 def table(settings: GeneralizationConfig, results: list[Result]) -> Table:
     """One row per network and augmentation."""
     parameters = {result["kind"]: result["run"]["parameters"] for result in results}
-    order = list(_AUGMENTATIONS)
     rows = [
         [
             _NAMES[kind],
@@ -91,9 +99,7 @@ def table(settings: GeneralizationConfig, results: list[Result]) -> Table:
             *(f"{value:.1f}" for value in (errors[0], max(errors), min(errors), sum(errors) / len(errors))),
             f"{parameters[kind]:,}",
         ]
-        for (kind, augmentation), errors in sorted(
-            curves(results).items(), key=lambda item: (list(_NAMES).index(item[0][0]), order.index(item[0][1]))
-        )
+        for (kind, augmentation), errors in curves(results).items()
     ]
     columns = ["network", "augmentation", "upright", "worst angle", "best angle", "mean", "parameters"]
     count = results[0]["run"]["train_images"]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from sfcnn.data.datasets import Splits
+from sfcnn.data.digits import Digits
 from sfcnn.evaluation import error_rate
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, first_images, mean_and_deviation
+from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
 from sfcnn.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ class OrientationsConfig:
     test_images: int = 0
     train: TrainConfig = field(default_factory=TrainConfig)
 
+    def __post_init__(self) -> None:
+        """Check that every list and number makes sense."""
+        check_settings(self)
+
 
 def cells(settings: OrientationsConfig) -> list[Cell]:
     """One run for each seed, size and Λ, the short ones first."""
@@ -47,14 +51,15 @@ def cells(settings: OrientationsConfig) -> list[Cell]:
                     seed=seed,
                 )
                 place = {"orientations": orientations, "train_images": count, "seed": seed}
-                found.append(Cell(f"n{count}-L{orientations}-s{seed}", place, train))
+                found.append(
+                    Cell(f"n{count}-L{orientations}-s{seed}", place, train, {"test_images": settings.test_images})
+                )
     return found
 
 
-def measure(settings: OrientationsConfig, cell: Cell, net: nn.Module, splits: Splits) -> Result:
+def measure(settings: object, cell: Cell, net: nn.Module, test: Digits) -> Result:
     """The error on the test images."""
-    test = first_images(splits.test, settings.test_images)
-    return {"test_error": error_rate(net, test), "test_images": len(test.labels)}
+    return {"test_error": error_rate(net, test)}
 
 
 def curves(results: list[Result]) -> dict[int, dict[int, tuple[float, float]]]:

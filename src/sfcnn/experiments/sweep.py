@@ -10,7 +10,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatch
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,12 +20,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 from torch import nn
 
-from sfcnn.data.datasets import Splits, load_splits
+from sfcnn.data.datasets import load_splits
 from sfcnn.data.digits import Digits
+from sfcnn.files import write_json
 from sfcnn.provenance import provenance
 from sfcnn.training.config import TrainConfig
 from sfcnn.training.loop import Observer
-from sfcnn.training.runs import load_run, train, write_json
+from sfcnn.training.runs import load_run, train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +42,7 @@ class Cell:
     name: str  #: also of its directory
     place: dict[str, Any]  #: what sets it apart from the others
     train: TrainConfig
+    test: dict[str, int]  #: what else its result depends on: test_images, 0 for all
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,23 @@ class Experiment(Generic[Settings]):
     purpose: str
     settings: type[Settings]
     cells: Callable[[Settings], list[Cell]]
-    measure: Callable[[Settings, Cell, nn.Module, Splits], Result]
+    measure: Callable[[Settings, Cell, nn.Module, Digits], Result]
     table: Callable[[Settings, list[Result]], Table]
     draw: Callable[[Settings, list[Result], str], "Figure"]
 
     def config_path(self, *, quick: bool) -> Path:
         """The file with the full settings or with those that take minutes."""
         return Path(__file__).parent / "configs" / f"{self.name}{'-quick' if quick else ''}.yaml"
+
+
+def check_settings(settings: Any) -> None:
+    """Raise if a list of the sweep is empty or names a value twice, or a number is negative."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, tuple) and (not value or len(set(value)) < len(value)):
+            raise ValueError(f"{field.name} must name at least one value and none twice, got {list(value)}")
+        if isinstance(value, int) and value < 0:
+            raise ValueError(f"{field.name} must be at least 0, got {value}")
 
 
 def first_images(digits: Digits, count: int) -> Digits:
@@ -98,8 +111,12 @@ def finished(cell: Cell, directory: Path) -> Result | None:
     path = directory / "cells" / cell.name / "cell.json"
     if not path.is_file():
         return None
-    result: Result = json.loads(path.read_text(encoding="utf-8"))
-    if result["train"] != json.loads(json.dumps(asdict(cell.train))):
+    try:
+        result: Result = json.loads(path.read_text(encoding="utf-8"))
+        same = result["train"] == asdict(cell.train) and result.get("test", cell.test) == cell.test
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"{path} is no result of a cell: remove it to measure the cell again") from error
+    if not same:
         raise ValueError(f"{path} was measured with other settings: choose another --out")
     return result
 
@@ -118,21 +135,24 @@ def run_cell(
         return done
     images = cell.train.images
     splits = load_splits(images.dataset, data, seed=images.seed, resampling=images.resampling)
+    test = first_images(splits.test, cell.test["test_images"])
     path = directory / "cells" / cell.name
     run = train(cell.train, splits, path, resume=True, observers=observers)
     _, net = load_run(path)
     start = time.perf_counter()
-    measured = experiment.measure(settings, cell, net, splits)
+    measured = experiment.measure(settings, cell, net, test)
     result = {
         "cell": cell.name,
         **cell.place,
         **measured,
+        "test_images": len(test.labels),
         "run": asdict(run),
         "test_seconds": time.perf_counter() - start,
         "train": asdict(cell.train),
+        "test": cell.test,
         "provenance": provenance(),
     }
-    write_json(path / "cell.json", result)
+    write_json(path / "cell.json", result, overwrite=True)
     return result
 
 
@@ -173,6 +193,10 @@ def run_cells(
         try:
             for job in as_completed(jobs):
                 yield job.result()
+        except BrokenProcessPool as error:
+            raise ValueError(
+                "a process of the sweep was killed, perhaps for want of memory: the same command goes on"
+            ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -192,6 +216,6 @@ def summarize(experiment: Experiment[Settings], settings: Any, results: list[Res
         "table": asdict(table),
         "cells": results,
     }
-    write_json(json_path, summary)
+    write_json(json_path, summary, overwrite=True)
     save_figure(experiment.draw(settings, results, results[0]["run"]["dataset"]), picture, overwrite=True)
     return [json_path, picture]

@@ -29,6 +29,8 @@ class DamagedCheckpointError(ValueError):
 def _to_json(tree: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """A tree as JSON; its tensors go to `tensors`. Dicts become pairs, since JSON's keys are texts only."""
     if isinstance(tree, Tensor):
+        while name in tensors:  # the names of {"a.b": …} and {"a": {"b": …}} are the same
+            name += "'"
         tensors[name] = tree.detach().cpu().contiguous()
         return {_TENSOR: name}
     if isinstance(tree, dict):
@@ -101,9 +103,10 @@ class Checkpoints:
 
     def newest(self, warn: Callable[[str], None]) -> dict[str, Any] | None:
         """The newest whole checkpoint, or None; `warn` is told of each damaged one that was passed over."""
-        for path in self.paths():
+        paths = self.paths()
+        for path in paths:
             try:
                 return read_state(path)
             except DamagedCheckpointError as error:
-                warn(f"{error}; using the one before it")
+                warn(f"{error}; {'starting anew' if path is paths[-1] else 'using the one before it'}")
         return None

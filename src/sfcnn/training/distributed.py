@@ -1,8 +1,10 @@
 """Several processes that train one network: the same gradients as one process on the joined batch."""
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,10 +22,13 @@ class LostContactError(ValueError):
 
 def make_accelerator(precision: str) -> Accelerator:
     """The accelerator of this process: device, processes and number format, from the launcher's environment."""
+    if precision == "float16" and not torch.accelerator.is_available():
+        raise ValueError("precision float16 needs a GPU: choose float32 or bfloat16")
     mixed = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}[precision]
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed:
         AcceleratorState._reset_state()  # an earlier run of this process had another format
-    return Accelerator(mixed_precision=mixed)
+    # Without a GPU several processes are only seen as one job if the CPU is asked for.
+    return Accelerator(mixed_precision=mixed, cpu=not torch.accelerator.is_available())
 
 
 def share_of(accelerator: Accelerator) -> Share:
@@ -37,6 +42,7 @@ def named_failures(accelerator: Accelerator) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        ignore_launcher()
         signs = ("peer", "gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
         if accelerator.num_processes > 1 and any(sign in str(error).lower() for sign in signs):
             raise LostContactError(
@@ -60,6 +66,22 @@ def gather_objects(accelerator: Accelerator, value: Tensor) -> list[Tensor]:
     return gathered
 
 
+class _Sum(torch.autograd.Function):
+    """y = Σ_p x_p over the processes p; since every y_q depends on x_p, its gradient is Σ_q ∂L_q/∂y_q."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone()
+        dist.all_reduce(total)
+        return total
+
+
 class SynchronizedBatchNorm(_BatchNorm):
     """Batch norm over the joined batch of all processes; anything of shape (B, C, …).
 
@@ -71,18 +93,16 @@ class SynchronizedBatchNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """(x − μ) / √(σ² + ε) · γ + β with μ and σ² over batch, space, orientations and processes."""
-        from torch.distributed.nn.functional import all_reduce
-
         if not self.training:
             return super().forward(input)
         axes = [0, *range(2, input.dim())]
         shape = (1, -1, *[1] * (input.dim() - 2))
-        x = input.float()
-        count = torch.tensor(float(x.numel() // x.shape[1]), device=x.device)
+        x = input.float() if input.dtype in (torch.bfloat16, torch.float16) else input
+        count = torch.tensor(float(x.numel() // x.shape[1]), dtype=x.dtype, device=x.device)
         dist.all_reduce(count)
-        mean = all_reduce(x.sum(axes)) / count
+        mean = _Sum.apply(x.sum(axes)) / count
         centred = x - mean.view(shape)
-        variance = all_reduce(centred.square().sum(axes)) / count
+        variance = _Sum.apply(centred.square().sum(axes)) / count
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
                 self.num_batches_tracked += 1
@@ -110,6 +130,12 @@ def synchronize_batch_norm(net: nn.Module) -> nn.Module:
     return net
 
 
-def launched_by_torchrun() -> bool:
-    """Whether this process is one of several that a launcher started."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+def ignore_launcher() -> None:
+    """From here on this process ends by itself: a launcher's signal to end must not cut off what it says."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one of its job that speaks and writes, by the launcher's environment."""
+    return int(os.environ.get("RANK", "0")) == 0

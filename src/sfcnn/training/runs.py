@@ -7,7 +7,6 @@ checkpoints/         the newest states, to go on from
 result.json          written at the end
 """
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +17,7 @@ import torch
 from torch import nn
 
 from sfcnn.data.datasets import Splits
-from sfcnn.files import new_file
+from sfcnn.files import remove_leftovers, write_json
 from sfcnn.models.plain import count_parameters
 from sfcnn.provenance import provenance
 from sfcnn.training.checkpoint import read_state
@@ -110,6 +109,7 @@ def train(
     first = share_of(accelerator).rank == 0
     accelerator.wait_for_everyone()
     if first:
+        remove_leftovers(directory)
         write_settings(directory / "config.yaml", config, overwrite=True)
     torch.manual_seed(config.seed)
     net = build_network(config.model)
@@ -148,14 +148,8 @@ def train(
         epochs=len(progress.history),
     )
     if first:
-        write_json(directory / "result.json", {**asdict(result), "provenance": provenance()})
+        write_json(directory / "result.json", {**asdict(result), "provenance": provenance()}, overwrite=True)
     return result
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Write values as readable JSON, whole or not at all; an older file of that name is replaced."""
-    with new_file(path, overwrite=True) as temporary:
-        temporary.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def load_run(directory: Path) -> tuple[TrainConfig, nn.Sequential]:
@@ -167,9 +161,11 @@ def load_run(directory: Path) -> tuple[TrainConfig, nn.Sequential]:
         raise ValueError(f"{directory} has no best.safetensors yet: its first epoch has not ended")
     config = read_settings(TrainConfig, directory / "config.yaml")
     net = build_network(config.model)
-    state = read_state(weights)["model"]
+    state = read_state(weights)
+    if "model" not in state:
+        raise ValueError(f"{weights} holds no weights of a network")
     try:
-        net.load_state_dict(state)
+        net.load_state_dict(state["model"])
     except RuntimeError as error:
         raise ValueError(f"{weights} does not fit the network of {directory / 'config.yaml'}") from error
     return config, net.eval()

@@ -1,7 +1,9 @@
 """Settings as YAML files and command lines: every field of a frozen dataclass, checked by its type."""
 
+import re
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -13,8 +15,34 @@ from sfcnn.files import new_file
 Config = TypeVar("Config")
 
 
+#: How the parser's own words are said here.
+_WORDING = (
+    (r'Parser key "(?:settings\.)?([^"]*)":', r"\1:"),
+    (r"Expected a <class '(\w+)'>\. Got value:", r"expected \1, got"),
+    (r"Option ('[^']*') is not accepted", r"unknown setting \1"),
+)
+
+
 def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
+    text = " ".join(str(message).split())
+    for theirs, ours in _WORDING:
+        text = re.sub(theirs, ours, text)
+    return text
+
+
+def _take_config(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files of `--config FILE` and `--config=FILE`, and the other words in their order."""
+    files: list[str] = []
+    others: list[str] = []
+    for word in words:
+        if others[-1:] == ["--config"]:
+            others.pop()
+            files.append(word)
+        elif word.startswith("--config="):
+            files.append(word.partition("=")[2])
+        else:
+            others.append(word)
+    return files, others
 
 
 class _Formatter(DefaultHelpFormatter):
@@ -29,7 +57,16 @@ class SettingsParser(ArgumentParser):
 
     def __init__(self, prog: str, description: str, examples: Sequence[str]) -> None:
         epilog = "\n  ".join(("examples:", *examples))
-        super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=_Formatter)
+        super().__init__(
+            prog=prog, description=description, epilog=epilog, formatter_class=_Formatter, allow_abbrev=False
+        )
+
+    def parse_args(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:  # type: ignore[override]
+        """Parse words; what is typed overrides the file of `--config`, whichever comes first."""
+        files, words = _take_config(sys.argv[1:] if args is None else args)
+        for file in files:
+            load_yaml(Path(file))  # names the file if it cannot be read
+        return super().parse_args([*(f"--config={file}" for file in files), *words], *others, **options)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print the mistake and where to read more, and stop."""
@@ -59,6 +96,21 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
+def _check_names(config: type, values: dict[str, Any], prefix: str = "") -> None:
+    """Raise if a name is no field of the dataclass, or a single value stands where there are several settings."""
+    known = {field.name: field.type for field in fields(config)}
+    for name, value in values.items():
+        if name not in known:
+            raise ValueError(
+                f"unknown setting {f'{prefix}{name}'!r}, choose one of {[prefix + name for name in known]}"
+            )
+        inner = known[name]
+        if isinstance(inner, type) and is_dataclass(inner):
+            if not isinstance(value, dict):
+                raise ValueError(f"{prefix}{name} must hold settings as `name: value` lines, got {value!r}")
+            _check_names(inner, value, f"{prefix}{name}.")
+
+
 def make_settings(config: type[Config], values: dict[str, Any]) -> Config:
     """A dataclass from nested plain values; fields that are not named keep their defaults.
 
@@ -66,18 +118,20 @@ def make_settings(config: type[Config], values: dict[str, Any]) -> Config:
     >>> make_settings(TrainConfig, {"model": {"orientations": 8}}).model.orientations
     8
     """
+    _check_names(config, values)
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(config, "settings")
     try:
         return parser.instantiate(parser.parse_object({"settings": values})).settings
     except (ArgumentError, TypeError) as error:
-        raise ValueError(_one_line(error).replace("settings.", "")) from error
+        raise ValueError(_one_line(error)) from error
 
 
 def read_settings(config: type[Config], path: Path) -> Config:
     """A dataclass from a YAML file."""
+    values = load_yaml(path)
     try:
-        return make_settings(config, load_yaml(path))
+        return make_settings(config, values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
