@@ -2,9 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+def make_console(*, quiet: bool = False) -> Console:
+    """The screen, or a file with lines of any length."""
+    plain = partial(Console, quiet=quiet, soft_wrap=True, highlight=False, markup=False)
+    console = plain()
+    return console if console.is_terminal else plain(width=120)
+
 
 #: Called with what is being done and which fraction of it is done.
 Report = Callable[[str, float], None]

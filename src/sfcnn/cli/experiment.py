@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sfcnn.cli.parser import Parser
 
 if TYPE_CHECKING:
-    from sfcnn.experiments.sweep import Cell, Experiment, Table
+    from rich.console import Console
+
+    from sfcnn.experiments.sweep import Cell, Experiment
     from sfcnn.training.settings import SettingsParser
 
 
@@ -33,12 +35,12 @@ def parser() -> Parser:
     return parser
 
 
-def settings_parser(experiment: "Experiment[Any]", *, quick: bool) -> "SettingsParser":
+def settings_parser(experiment: "Experiment[Any]", defaults: Path) -> "SettingsParser":
     """Every setting of an experiment is an option."""
-    from sfcnn.training.settings import SettingsParser
-
     command = f"sfcnn experiment {experiment.name}"
-    parser = SettingsParser(
+    parser = sweep_parser(
+        experiment,
+        defaults,
         command,
         f"{experiment.purpose[0].upper()}{experiment.purpose[1:]}. A sweep of training runs, called cells, into a\n"
         "table, a JSON file and a figure. The same command goes on where an interrupted one stopped.",
@@ -46,65 +48,93 @@ def settings_parser(experiment: "Experiment[Any]", *, quick: bool) -> "SettingsP
             f"{command} --quick --processes 2",
             f"{command} --list",
             f"{command} --only NAME     (one cell, for a scheduler; patterns like 'n250-*' too)",
-            f"{command} --out results   (when all cells are done: table, JSON and figure)",
+            f"{command}                 (when all cells are done: table, JSON and figure)",
         ),
+        Path("experiments") / experiment.name,
     )
-    parser.add_settings(experiment.settings, experiment.config_path(quick=quick))
     parser.add_argument("--quick", action="store_true", help="small settings that take minutes")
-    parser.add_argument("--out", type=Path, default=Path("experiments") / experiment.name, help="directory")
-    parser.add_argument("--data", type=Path, help="directory of the data files (default: SFCNN_DATA)")
-    parser.add_argument("--processes", type=int, default=1, help="cells to train at the same time")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only the cells of this name")
     parser.add_argument("--list", action="store_true", help="say which cells there are and which are done")
     return parser
 
 
+def sweep_parser(
+    experiment: "Experiment[Any]", defaults: Path, prog: str, description: str, examples: Sequence[str], out: Path
+) -> "SettingsParser":
+    """The options of anything that carries out an experiment."""
+    from sfcnn.training.settings import SettingsParser
+
+    parser = SettingsParser(prog, description, examples)
+    parser.add_settings(experiment.settings, defaults)
+    parser.add_argument("--out", type=Path, default=out, help="directory")
+    parser.add_argument("--data", type=Path, help="directory of the data files (default: SFCNN_DATA)")
+    parser.add_argument("--processes", type=int, default=1, help="cells to train at the same time")
+    return parser
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Run the cells that are left; when all are done, write and show what they say."""
-    from rich.console import Console
-
-    from sfcnn.data.datasets import data_directory
+    from sfcnn.console import make_console
     from sfcnn.experiments import EXPERIMENTS
-    from sfcnn.experiments.sweep import choose_cells, finished, run_cells, summarize
+    from sfcnn.experiments.sweep import choose_cells, finished
     from sfcnn.training.settings import make_settings
 
     experiment = EXPERIMENTS[arguments.name]
-    own = settings_parser(experiment, quick="--quick" in arguments.arguments)
-    values = own.parse_args(arguments.arguments).as_dict()
-    options = {name: values.pop(name) for name in ("quick", "out", "data", "processes", "only", "list", "config")}
+    defaults = experiment.config_path(quick="--quick" in arguments.arguments)
+    values = settings_parser(experiment, defaults).parse_args(arguments.arguments).as_dict()
+    names = ("quick", "out", "data", "processes", "only", "list", "config")
+    _, out, data, processes, only, listing, _ = (values.pop(name) for name in names)
     settings = make_settings(experiment.settings, values)
-    out: Path = options["out"]
-    console = Console(soft_wrap=True, highlight=False)
-    cells = experiment.cells(settings)
-    chosen = choose_cells(cells, options["only"])
-    if options["list"]:
-        for cell in chosen:
-            console.print(f"{cell.name:<32}{'done' if finished(cell, out) else 'open'}")
+    console = make_console()
+    if not listing:
+        carry_out(experiment, settings, console, out, data, processes, only)
         return
-    data = data_directory(options["data"])
-    _run(experiment, settings, chosen, console, run_cells, out, data, options["processes"])
-    results = [finished(cell, out) for cell in cells]
-    missing = sum(result is None for result in results)
+    for cell in choose_cells(experiment.cells(settings), only):
+        console.print(f"{cell.name:<32}{'done' if finished(cell, out) else 'open'}")
+
+
+def carry_out(
+    experiment: "Experiment[Any]",
+    settings: Any,
+    console: "Console",
+    out: Path,
+    data: Path | None,
+    processes: int,
+    only: Sequence[str] = (),
+) -> None:
+    """Train the cells that are left; if none is missing then, write the results, and print them."""
+    from rich.table import Table
+
+    from sfcnn.data.datasets import data_directory
+    from sfcnn.experiments.sweep import choose_cells, finished, summarize
+
+    cells = experiment.cells(settings)
+    _train(experiment, settings, choose_cells(cells, only), console, out, data_directory(data), processes)
+    results = [result for result in (finished(cell, out) for cell in cells) if result is not None]
+    missing = len(cells) - len(results)
     if missing:
         console.print(f"{missing} of {len(cells)} cells are still open: the same command without --only runs them")
         return
-    whole = [result for result in results if result is not None]
-    _print(console, experiment.table(settings, whole))
-    for path in summarize(experiment, settings, whole, out):
+    table = experiment.table(settings, results)
+    shown = Table(*table.columns, title=table.title)
+    for row in table.rows:
+        shown.add_row(*row)
+    console.print(shown)
+    for path in summarize(experiment, settings, results, out):
         console.print(f"wrote {path}")
 
 
-def _run(
+def _train(
     experiment: "Experiment[Any]",
     settings: Any,
     cells: "Sequence[Cell]",
-    console: Any,
-    run_cells: Any,
+    console: "Console",
     out: Path,
     data: Path | None,
     processes: int,
 ) -> None:
-    """Train the cells, with a bar for each if they come one by one."""
+    """Train cells, with a bar for each if they come one by one."""
+    from sfcnn.experiments.sweep import run_cells
     from sfcnn.training.display import RunDisplay
 
     displays: list[RunDisplay] = []
@@ -123,12 +153,3 @@ def _run(
     finally:
         for display in displays:
             display.close()
-
-
-def _print(console: Any, table: "Table") -> None:
-    from rich.table import Table as RichTable
-
-    shown = RichTable(*table.columns, title=table.title)
-    for row in table.rows:
-        shown.add_row(*row)
-    console.print(shown)

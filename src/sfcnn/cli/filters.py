@@ -13,7 +13,7 @@ def parser() -> Parser:
         description="Draw the table of atoms (the paper's figure 2) and a random or learned filter, rotated.",
         examples=(
             "sfcnn filters --basis paper --kernel-size 9",
-            "sfcnn filters --weights demo-results/sfcnn.pt --basis averaged --layer features.1.0.weight --out pictures",
+            "sfcnn filters --weights runs/small/best.safetensors --layer features.1.0.weight --out pictures",
             "sfcnn filters --weights run/best.safetensors",
         ),
     )

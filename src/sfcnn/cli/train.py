@@ -40,8 +40,7 @@ def _stop(number: int, frame: object) -> None:
 
 def run(arguments: Any) -> None:
     """Train, or go on."""
-    from rich.console import Console
-
+    from sfcnn.console import make_console
     from sfcnn.data.datasets import data_directory, load_splits
     from sfcnn.training.config import TrainConfig
     from sfcnn.training.display import RunDisplay
@@ -61,7 +60,7 @@ def run(arguments: Any) -> None:
     check_run(out, config, resume=resume)
     images = config.images
     splits = load_splits(images.dataset, data_directory(data), seed=images.seed, resampling=images.resampling)
-    console = Console(quiet=not is_first_process())
+    console = make_console(quiet=not is_first_process())
     display = RunDisplay(console, config.optimization.epochs)
     before = signal.signal(signal.SIGTERM, _stop)  # what schedulers send, and torchrun when another process was lost
     try:
@@ -70,13 +69,11 @@ def run(arguments: Any) -> None:
                 config, splits, out, resume=resume, observers=[display], warn=lambda text: console.print(text)
             )
     except KeyboardInterrupt:
-        console.print(f"stopped; to go on: sfcnn train --out {out} --resume", highlight=False, soft_wrap=True)
+        console.print(f"stopped; to go on: sfcnn train --out {out} --resume")
         raise
     signal.signal(signal.SIGTERM, before)
     console.print(
         f"best validation error {result.validation_error:.2f} % at epoch {result.best_epoch} "
         f"({result.validation_images:,} images of {result.dataset}); {result.parameters:,} parameters",
-        highlight=False,
-        soft_wrap=True,
     )
-    console.print(f"wrote {out}", highlight=False, soft_wrap=True)
+    console.print(f"wrote {out}")

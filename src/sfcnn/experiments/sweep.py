@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 Settings = TypeVar("Settings")
 Result = dict[str, Any]
 
+#: Where the settings of the experiments are kept, as YAML files.
+CONFIGS = Path(__file__).parent / "configs"
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -68,7 +71,7 @@ class Experiment(Generic[Settings]):
 
     def config_path(self, *, quick: bool) -> Path:
         """The file with the full settings or with those that take minutes."""
-        return Path(__file__).parent / "configs" / f"{self.name}{'-quick' if quick else ''}.yaml"
+        return CONFIGS / f"{self.name}{'-quick' if quick else ''}.yaml"
 
 
 def check_settings(settings: Any) -> None:

@@ -17,6 +17,9 @@ KINDS = ("steerable", *(f"plain-{match}" for match in MATCHES))
 #: Number formats of the forward and backward pass; weights and their updates are always float32.
 PRECISIONS = ("float32", "bfloat16", "float16")
 
+#: How the learning rate falls.
+SCHEDULES = ("exponential", "cosine")
+
 
 def _choose(owner: object, name: str, choices: Sequence[Any]) -> None:
     if getattr(owner, name) not in choices:
@@ -98,13 +101,14 @@ class ImagesConfig:
 
 @dataclass(frozen=True)
 class OptimizationConfig:
-    """Adam with an exponentially falling learning rate and an elastic net.
+    """Adam with a falling learning rate and an elastic net.
 
     Args:
         epochs: passes over the training images
         batch_size: images of a step, over all processes together
-        learning_rate: of the first epochs
-        decay: factor on the learning rate from one epoch to the next …
+        learning_rate: at the start
+        schedule: "exponential" (the paper's, by epochs) or "cosine" (falls to zero with every step; for short runs)
+        decay: of the exponential schedule: factor on the learning rate from one epoch to the next …
         decay_from: … beginning with this epoch, counted from 1
         elastic_conv: λ of λ(‖w‖₁ + ‖w‖²) on the weights of convolutions
         elastic_dense: the same on those of fully connected layers
@@ -114,6 +118,7 @@ class OptimizationConfig:
     epochs: int = 40
     batch_size: int = 64
     learning_rate: float = 0.015
+    schedule: str = "exponential"
     decay: float = 0.8
     decay_from: int = 15
     elastic_conv: float = 1e-7
@@ -125,6 +130,7 @@ class OptimizationConfig:
         _at_least(self, 1, "epochs", "batch_size", "decay_from")
         _at_least(self, 0, "elastic_conv", "elastic_dense")
         _choose(self, "precision", PRECISIONS)
+        _choose(self, "schedule", SCHEDULES)
         for name, largest in (("learning_rate", float("inf")), ("decay", 1)):
             if not 0 < getattr(self, name) <= largest:
                 raise ValueError(f"{name} must be in (0, {largest:g}], got {getattr(self, name)}")

@@ -66,8 +66,6 @@ class RunDisplay:
             f"{self.title}epoch {record.epoch}/{self.epochs}  loss {record.loss:.4f}  error {record.error:.2f} %  "
             f"validation loss {record.validation_loss:.4f}  error {record.validation_error:.2f} %  "
             f"{record.seconds:.0f} s, about {_duration(left)} left",
-            highlight=False,
-            soft_wrap=True,
         )
 
 

@@ -33,7 +33,7 @@ class EpochRecord:
     """What is logged of an epoch; losses are means over images, errors in per cent."""
 
     epoch: int  #: from 1
-    learning_rate: float
+    learning_rate: float  #: at its start
     loss: float  #: on the training images, without the penalty
     penalty: float  #: of the elastic net, after the epoch's last step
     error: float  #: on the training images as they were seen
@@ -155,14 +155,12 @@ class Fit:
 
     def _epoch(self) -> None:
         progress, steps = self.progress, self.task.steps
-        rate = learning_rate(self.config, progress.epoch)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         self.net.train()
         clock = time.perf_counter()
         penalty = 0.0
         batches = prefetch(lambda step: self.task.batch(progress.epoch, step, self.share), progress.step, steps)
         for inputs, targets in batches:
+            self._set_learning_rate()
             sums, penalty = self._step(inputs, targets)
             progress.sums = tuple(old + new for old, new in zip(progress.sums, sums, strict=True))  # type: ignore[assignment]
             progress.step += 1
@@ -175,7 +173,7 @@ class Fit:
         loss, mistakes, images = progress.sums
         record = EpochRecord(
             progress.epoch + 1,
-            rate,
+            learning_rate(self.config, progress.epoch),
             loss / images,
             penalty,
             100 * mistakes / images,
@@ -189,6 +187,11 @@ class Fit:
             write_state(self.directory / "best.safetensors", {"model": self.bare.state_dict()})
         self._save()
         self.observer.epoch(progress)
+
+    def _set_learning_rate(self) -> None:
+        rate = learning_rate(self.config, self.progress.epoch, self.progress.step / self.task.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
 
     def _step(self, inputs: Tensor, targets: Tensor) -> tuple[tuple[float, float, float], float]:
         """One update: sums of loss, mistakes and images over all processes, and the penalty."""

@@ -19,12 +19,11 @@ def prefetch(make: Callable[[int], Item], start: int, stop: int, ahead: int = 2)
     """
     steps = iter(range(start, stop))
     with ThreadPoolExecutor(1, thread_name_prefix="sfcnn-batches") as pool:
-        waiting: deque[Future[Item]] = deque(pool.submit(make, step) for step in islice(steps, ahead))
+        waiting: deque[Future[Item]] = deque(pool.submit(make, step) for step in islice(steps, ahead + 1))
         try:
             while waiting:
-                item = waiting.popleft().result()
+                yield waiting.popleft().result()
                 waiting.extend(pool.submit(make, step) for step in islice(steps, 1))
-                yield item
         finally:
             for future in waiting:
                 future.cancel()

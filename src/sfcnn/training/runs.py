@@ -107,13 +107,13 @@ def train(
     check_run(directory, config, resume=resume)
     accelerator = make_accelerator(config.optimization.precision)
     first = share_of(accelerator).rank == 0
-    accelerator.wait_for_everyone()
-    if first:
-        remove_leftovers(directory)
-        write_settings(directory / "config.yaml", config, overwrite=True)
     torch.manual_seed(config.seed)
     net = build_network(config.model)
     task = Classification(splits, config)
+    accelerator.wait_for_everyone()  # all have looked at the directory before one writes to it
+    if first:
+        remove_leftovers(directory)
+        write_settings(directory / "config.yaml", config, overwrite=True)
     watching = _Observers(observers if first else ())
     fit = Fit(
         net,

@@ -19,7 +19,6 @@ Config = TypeVar("Config")
 _WORDING = (
     (r'Parser key "(?:settings\.)?([^"]*)":', r"\1:"),
     (r"Expected a <class '(\w+)'>\. Got value:", r"expected \1, got"),
-    (r"Option ('[^']*') is not accepted", r"unknown setting \1"),
 )
 
 
@@ -55,6 +54,8 @@ class _Formatter(DefaultHelpFormatter):
 class SettingsParser(ArgumentParser):
     """A parser of settings with one-line errors; `examples` are shown at the end of its help."""
 
+    _config: type
+
     def __init__(self, prog: str, description: str, examples: Sequence[str]) -> None:
         epilog = "\n  ".join(("examples:", *examples))
         super().__init__(
@@ -64,8 +65,9 @@ class SettingsParser(ArgumentParser):
     def parse_args(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:  # type: ignore[override]
         """Parse words; what is typed overrides the file of `--config`, whichever comes first."""
         files, words = _take_config(sys.argv[1:] if args is None else args)
-        for file in files:
-            load_yaml(Path(file))  # names the file if it cannot be read
+        for file in map(Path, files):
+            settings = {name: value for name, value in load_yaml(file).items() if not self._is_other_option(name)}
+            _check_names(self._config, settings, file)
         return super().parse_args([*(f"--config={file}" for file in files), *words], *others, **options)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
@@ -74,10 +76,16 @@ class SettingsParser(ArgumentParser):
 
     def add_settings(self, config: type, defaults: Path | None = None) -> None:
         """Add `--config FILE` and an option for every field; `defaults` is a YAML file to start from."""
+        self._config = config
         self.add_argument("--config", action="config", help="read settings from this YAML file; options override it")
         self.add_class_arguments(config)
         if defaults is not None:
             self.set_defaults(self._read(defaults))
+
+    def _is_other_option(self, name: str) -> bool:
+        """Whether it is an option of the command that is no setting, as in a file that `--print_config` wrote."""
+        settings = [field.name for field in fields(self._config)]
+        return name not in settings and any(name == action.dest for action in self._actions)
 
     def _read(self, path: Path) -> dict[str, Any]:
         return self.parse_object(load_yaml(path), defaults=False).as_dict()
@@ -96,19 +104,19 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def _check_names(config: type, values: dict[str, Any], prefix: str = "") -> None:
+def _check_names(config: type, values: dict[str, Any], source: Path | None = None, prefix: str = "") -> None:
     """Raise if a name is no field of the dataclass, or a single value stands where there are several settings."""
     known = {field.name: field.type for field in fields(config)}
+    where = f"{source}: " if source else ""
     for name, value in values.items():
         if name not in known:
-            raise ValueError(
-                f"unknown setting {f'{prefix}{name}'!r}, choose one of {[prefix + name for name in known]}"
-            )
+            choices = [prefix + name for name in known]
+            raise ValueError(f"{where}unknown setting {f'{prefix}{name}'!r}, choose one of {choices}")
         inner = known[name]
         if isinstance(inner, type) and is_dataclass(inner):
             if not isinstance(value, dict):
-                raise ValueError(f"{prefix}{name} must hold settings as `name: value` lines, got {value!r}")
-            _check_names(inner, value, f"{prefix}{name}.")
+                raise ValueError(f"{where}{prefix}{name} must hold settings as `name: value` lines, got {value!r}")
+            _check_names(inner, value, source, f"{prefix}{name}.")
 
 
 def make_settings(config: type[Config], values: dict[str, Any]) -> Config:

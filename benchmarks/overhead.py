@@ -1,0 +1,117 @@
+"""What training costs beside the network: data, augmentation, penalty, logs and checkpoints, as a part of a step.
+
+    python benchmarks/overhead.py --out benchmarks/results/overhead.json
+
+Trains `mnist_baseline` (Λ = 16, batch 64, continuous augmentation) by the real loop on the embedded digits, rotated.
+Each call of the network, the loss, the backward pass and Adam's step is timed where it happens; all the rest of the
+wall time is overhead, so both are taken in one run and noise of the machine falls on both.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sfcnn.data.datasets import load_splits
+from sfcnn.files import write_json
+from sfcnn.provenance import provenance
+from sfcnn.training.classification import Classification
+from sfcnn.training.config import ImagesConfig, ModelConfig, OptimizationConfig, TrainConfig
+from sfcnn.training.distributed import make_accelerator
+from sfcnn.training.log import Log
+from sfcnn.training.loop import Fit
+from sfcnn.training.networks import build_network
+from sfcnn.training.task import Share
+
+CONFIG = TrainConfig(
+    model=ModelConfig(orientations=16),
+    images=ImagesConfig("digits-rot", augmentation="continuous", validation_images=1),
+    optimization=OptimizationConfig(epochs=1, batch_size=64),
+    checkpoint_steps=100,
+)
+
+
+class Stopwatch:
+    """Adds up the time inside the functions that it wraps."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any, **options: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*arguments, **options)
+            finally:
+                self.seconds += time.perf_counter() - start
+
+        return timed
+
+
+def measure(config: TrainConfig, steps: int, directory: Path) -> dict[str, float]:
+    """Seconds of one epoch of `steps` steps, in the network and beside it, and of one batch made alone."""
+    count = steps * config.optimization.batch_size
+    splits = load_splits(config.images.dataset)
+    task = Classification(splits, replace(config, images=replace(config.images, train_images=count)))
+    net = build_network(config.model)
+    fit = Fit(
+        net,
+        task,
+        config.optimization,
+        seed=0,
+        directory=directory,
+        checkpoint_steps=config.checkpoint_steps,
+        select_last=False,
+        accelerator=make_accelerator("float32"),
+        observer=Log(directory, tensorboard=False, start=0),
+    )
+    fit._step(*task.batch(0, 0, Share()))  # the first call pays for imports and plans
+    network = Stopwatch()
+    task.outcome = network.wrap(task.outcome)  # type: ignore[method-assign]
+    fit.accelerator.backward = network.wrap(fit.accelerator.backward)
+    fit.optimizer.step = network.wrap(fit.optimizer.step)
+    start = time.perf_counter()
+    fit.run()
+    wall = time.perf_counter() - start
+    start = time.perf_counter()
+    for step in range(steps):
+        task.batch(0, step, Share())
+    batch = (time.perf_counter() - start) / steps
+    return {
+        "steps": steps,
+        "network_seconds_per_step": network.seconds / steps,
+        "overhead_seconds_per_step": (wall - network.seconds) / steps,
+        "overhead_part": (wall - network.seconds) / network.seconds,
+        "batch_seconds": batch,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=20, help="steps of the epoch (default 20)")
+    parser.add_argument("--orientations", type=int, default=16, help="Λ (default 16)")
+    parser.add_argument("--threads", type=int, help="of torch")
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    config = replace(CONFIG, model=replace(CONFIG.model, orientations=arguments.orientations))
+    with tempfile.TemporaryDirectory() as directory:
+        result = measure(config, arguments.steps, Path(directory))
+    print(
+        f"network {1000 * result['network_seconds_per_step']:.0f} ms a step, overhead "
+        f"{1000 * result['overhead_seconds_per_step']:.1f} ms = {100 * result['overhead_part']:.2f} %; "
+        f"a batch alone takes {1000 * result['batch_seconds']:.1f} ms"
+    )
+    if arguments.out:
+        values = {"orientations": arguments.orientations, "batch_size": 64, **result, "provenance": provenance()}
+        write_json(arguments.out, values, overwrite=True)
+
+
+if __name__ == "__main__":
+    main()
