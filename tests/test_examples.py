@@ -36,7 +36,7 @@ def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pyt
 def has_a_test_of_its_own(words: list[str]) -> bool:
     """Commands that take minutes or need a network or files: tests/cli runs them in small."""
     long = words[0] == "demo" or (words[0] == "experiment" and "--list" not in words)
-    return long or "--weights" in words or "--print_config" in words or words[:2] == ["data", "fetch"]
+    return long or "--print_config" in words or words[:2] == ["data", "fetch"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

@@ -122,7 +122,7 @@ def test_without_a_directory_the_message_says_what_to_do(dataset: str) -> None:
     base = dataset.removesuffix("-rot-regenerated")
     assert str(caught.value) == (
         f"data set {dataset} needs a directory with its files, and none was named: run sfcnn data fetch {base} "
-        "--data DIR, then pass --data DIR or set SFCNN_DATA; --data.dataset digits-rot needs no download"
+        "--data DIR, then pass --data DIR or set SFCNN_DATA; --images.dataset digits-rot needs no download"
     )
 
 

@@ -12,6 +12,7 @@ from sfcnn.training.config import (
     KINDS,
     NETWORKS,
     PRECISIONS,
+    SCHEDULES,
     ImagesConfig,
     ModelConfig,
     OptimizationConfig,
@@ -24,7 +25,7 @@ def test_the_defaults_are_the_paper_s() -> None:
     config = TrainConfig()
     optimization = config.optimization
     assert (optimization.epochs, optimization.learning_rate) == (40, 0.015)
-    assert (optimization.decay, optimization.decay_from) == (0.8, 15)
+    assert (optimization.schedule, optimization.decay, optimization.decay_from) == ("exponential", 0.8, 15)
     assert (optimization.elastic_conv, optimization.elastic_dense) == (1e-7, 1e-8)
     assert (config.model.dropout, config.model.orientations, config.model.init) == (0.3, 16, "coeff")
     assert (config.model.kind, config.model.width, config.images.augmentation) == ("steerable", 1.0, "none")
@@ -39,6 +40,7 @@ def test_the_defaults_are_the_paper_s() -> None:
         (ImagesConfig, "augmentation", AUGMENTATIONS),
         (ImagesConfig, "resampling", RESAMPLINGS),
         (OptimizationConfig, "precision", PRECISIONS),
+        (OptimizationConfig, "schedule", SCHEDULES),
     ],
 )
 def test_a_wrong_choice_names_the_choices(config: type, name: str, choices: tuple[str, ...]) -> None:

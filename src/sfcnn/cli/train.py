@@ -1,12 +1,27 @@
 """`sfcnn train`: a run from settings, in a directory of its own."""
 
+import argparse
 import signal
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfcnn.training.settings import SettingsParser
+
+
+def _resumed_settings(words: Sequence[str]) -> list[Path]:
+    """The settings of the run that is to go on, if the words ask for one and it is there."""
+    peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    peek.add_argument("--out", type=Path)
+    peek.add_argument("--resume", action="store_true")
+    try:
+        found, _ = peek.parse_known_args(words)
+    except argparse.ArgumentError:
+        return []  # the real parser will say what is wrong
+    kept = [found.out / "config.yaml"] if found.resume and found.out else []
+    return [path for path in kept if path.is_file()]
 
 
 def parser() -> "SettingsParser":
@@ -21,12 +36,12 @@ def parser() -> "SettingsParser":
         (
             "sfcnn train --out runs/small --images.dataset digits-rot --model.width 0.25 --model.orientations 4 \\",
             "            --optimization.epochs 2 --optimization.batch_size 20 --optimization.learning_rate 0.005",
-            "sfcnn train --out runs/small --resume",
+            "sfcnn train --out runs/small --resume --optimization.epochs 4",
             "sfcnn train --config my.yaml --data ~/data --out runs/mine",
             "sfcnn train --print_config > my.yaml",
         ),
     )
-    parser.add_settings(TrainConfig)
+    parser.add_settings(TrainConfig, first=_resumed_settings)
     parser.add_argument("--out", type=Path, help="directory of the run")
     parser.add_argument("--data", type=Path, help="directory of the data files (default: SFCNN_DATA)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, if there is one")
@@ -46,7 +61,7 @@ def run(arguments: Any) -> None:
     from sfcnn.training.display import RunDisplay
     from sfcnn.training.distributed import is_first_process
     from sfcnn.training.runs import check_run, train
-    from sfcnn.training.settings import make_settings, read_settings
+    from sfcnn.training.settings import make_settings
 
     values = arguments.as_dict()
     out, data, resume = (values.pop(name) for name in ("out", "data", "resume"))
@@ -54,9 +69,6 @@ def run(arguments: Any) -> None:
     if out is None:
         raise ValueError("where to? Name a directory for the run with --out")
     config = make_settings(TrainConfig, values)
-    kept = out / "config.yaml"
-    if resume and kept.is_file() and config == TrainConfig():
-        config = read_settings(TrainConfig, kept)  # `--resume` alone goes on with the settings of the run
     check_run(out, config, resume=resume)
     images = config.images
     splits = load_splits(images.dataset, data_directory(data), seed=images.seed, resampling=images.resampling)

@@ -67,7 +67,7 @@ def load_splits(dataset: str, directory: Path | None = None, *, seed: int = 0, r
         base = "mnist-rot" if dataset == "mnist-rot" else "mnist"
         raise MissingDataError(
             f"data set {dataset} needs a directory with its files, and none was named: run sfcnn data fetch {base} "
-            "--data DIR, then pass --data DIR or set SFCNN_DATA; --data.dataset digits-rot needs no download"
+            "--data DIR, then pass --data DIR or set SFCNN_DATA; --images.dataset digits-rot needs no download"
         )
     if dataset == "mnist-rot":
         development, test = read_mnist_rot(directory)

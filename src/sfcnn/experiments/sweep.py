@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from sfcnn.data.datasets import load_splits
-from sfcnn.data.digits import Digits
+from sfcnn.data.digits import Digits, first_images
 from sfcnn.files import write_json
 from sfcnn.provenance import provenance
 from sfcnn.training.config import TrainConfig
@@ -84,13 +84,6 @@ def check_settings(settings: Any) -> None:
             raise ValueError(f"{field.name} must be at least 0, got {value}")
 
 
-def first_images(digits: Digits, count: int) -> Digits:
-    """The first `count` images, all of them for 0."""
-    if count > len(digits.labels):
-        raise ValueError(f"test_images must be at most {len(digits.labels)}, got {count}")
-    return Digits(*(part[: count or None] for part in digits))
-
-
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     """Mean and standard deviation of a sample; the deviation of one value is 0.
 
@@ -116,7 +109,7 @@ def finished(cell: Cell, directory: Path) -> Result | None:
         return None
     try:
         result: Result = json.loads(path.read_text(encoding="utf-8"))
-        same = result["train"] == asdict(cell.train) and result.get("test", cell.test) == cell.test
+        same = result["train"] == asdict(cell.train) and result["test"] == cell.test
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"{path} is no result of a cell: remove it to measure the cell again") from error
     if not same:
@@ -138,7 +131,7 @@ def run_cell(
         return done
     images = cell.train.images
     splits = load_splits(images.dataset, data, seed=images.seed, resampling=images.resampling)
-    test = first_images(splits.test, cell.test["test_images"])
+    test = first_images(splits.test, cell.test["test_images"], "test_images")
     path = directory / "cells" / cell.name
     run = train(cell.train, splits, path, resume=True, observers=observers)
     _, net = load_run(path)

@@ -31,7 +31,7 @@ def _to_json(tree: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, Tensor):
         while name in tensors:  # the names of {"a.b": …} and {"a": {"b": …}} are the same
             name += "'"
-        tensors[name] = tree.detach().cpu().contiguous()
+        tensors[name] = tree.detach().to("cpu", copy=True).contiguous()  # the format refuses those that share memory
         return {_TENSOR: name}
     if isinstance(tree, dict):
         return {_PAIRS: [[key, _to_json(value, f"{name}.{key}", tensors)] for key, value in tree.items()]}

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from sfcnn.data.augmentation import random_angles, rotate_each
 from sfcnn.data.datasets import Splits
-from sfcnn.data.digits import Digits
+from sfcnn.data.digits import Digits, first_images
 from sfcnn.training.config import TrainConfig
 from sfcnn.training.task import Outcome, Share
 
@@ -19,19 +19,12 @@ def _generator(*numbers: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def _first(digits: Digits, count: int, what: str) -> Digits:
-    """The first images of a set, or all of them for a count of 0."""
-    if count > len(digits.labels):
-        raise ValueError(f"{what} must be at most {len(digits.labels)}, the number of such images, got {count}")
-    return Digits(*(part[: count or None] for part in digits))
-
-
 class Classification:
     """Cross-entropy on the training images of a data set, in an order that only seed, epoch and step determine."""
 
     def __init__(self, splits: Splits, config: TrainConfig) -> None:
-        self.train = _first(splits.train, config.images.train_images, "images.train_images")
-        self.held_out = _first(splits.validation, config.images.validation_images, "images.validation_images")
+        self.train = first_images(splits.train, config.images.train_images, "images.train_images")
+        self.held_out = first_images(splits.validation, config.images.validation_images, "images.validation_images")
         if config.images.join_validation:
             both = zip(self.train, self.held_out, strict=True)
             self.train = Digits(*(torch.cat(parts) for parts in both))

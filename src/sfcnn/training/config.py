@@ -131,7 +131,7 @@ class OptimizationConfig:
         _at_least(self, 0, "elastic_conv", "elastic_dense")
         _choose(self, "precision", PRECISIONS)
         _choose(self, "schedule", SCHEDULES)
-        for name, largest in (("learning_rate", float("inf")), ("decay", 1)):
+        for name, largest in (("learning_rate", 1e30), ("decay", 1)):
             if not 0 < getattr(self, name) <= largest:
                 raise ValueError(f"{name} must be in (0, {largest:g}], got {getattr(self, name)}")
 

@@ -170,6 +170,7 @@ class Fit:
             if self.checkpoint_steps and progress.step % self.checkpoint_steps == 0 and progress.step < steps:
                 self._save()
         validation = self._validate()
+        self._check(validation[0], "validation loss")
         loss, mistakes, images = progress.sums
         record = EpochRecord(
             progress.epoch + 1,
@@ -201,16 +202,19 @@ class Fit:
         loss = outcome.loss / outcome.images + penalty
         numbers = torch.stack([outcome.loss.detach(), outcome.mistakes, torch.full_like(outcome.mistakes, len(inputs))])
         total, mistakes, images = add_up(self.accelerator, numbers.double()).tolist()
-        if not math.isfinite(total):
-            progress = self.progress
-            raise NonFiniteLossError(
-                f"the loss became {total} at epoch {progress.epoch + 1}, step {progress.step + 1}; the checkpoints "
-                "before it are kept: try a smaller optimization.learning_rate"
-            )
+        self._check(total, "loss")
         self.optimizer.zero_grad()
         self.accelerator.backward(loss)
         self.optimizer.step()
         return (total, mistakes, images), float(penalty.detach())
+
+    def _check(self, value: float, what: str) -> None:
+        if not math.isfinite(value):
+            progress = self.progress
+            raise NonFiniteLossError(
+                f"the {what} became {value} at epoch {progress.epoch + 1}, step {progress.step + 1}; the checkpoints "
+                "before it are kept: try a smaller optimization.learning_rate"
+            )
 
     @torch.no_grad()
     def _validate(self) -> tuple[float, ...]:

@@ -60,7 +60,8 @@ class _Observers:
 def check_run(directory: Path, config: TrainConfig, *, resume: bool) -> None:
     """Raise unless a run with these settings can start, or go on, in a directory.
 
-    A resumed run may have more epochs than before and other checkpoints and logs; all else must be the same.
+    A resumed run may have other checkpoints and logs and, with a schedule that does not depend on their number, more
+    epochs than before; all else must be the same.
     """
     path = directory / "config.yaml"
     if not path.exists():
@@ -70,12 +71,10 @@ def check_run(directory: Path, config: TrainConfig, *, resume: bool) -> None:
     if not resume:
         raise ValueError(f"{directory} holds a run: pass --resume to go on with it, or choose another --out")
     kept = read_settings(TrainConfig, path)
-    kept = replace(
-        kept,
-        optimization=replace(kept.optimization, epochs=config.optimization.epochs),
-        checkpoint_steps=config.checkpoint_steps,
-        tensorboard=config.tensorboard,
-    )
+    kept = replace(kept, checkpoint_steps=config.checkpoint_steps, tensorboard=config.tensorboard)
+    epochs = config.optimization.epochs
+    if kept.optimization.schedule == "exponential" and epochs > kept.optimization.epochs:
+        kept = replace(kept, optimization=replace(kept.optimization, epochs=epochs))
     if kept != config:
         differing = sorted(_differences(asdict(kept), asdict(config)))
         raise ValueError(f"{directory} was started with other settings: {', '.join(differing)}")

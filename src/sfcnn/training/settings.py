@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -55,6 +55,7 @@ class SettingsParser(ArgumentParser):
     """A parser of settings with one-line errors; `examples` are shown at the end of its help."""
 
     _config: type
+    _first: Callable[[Sequence[str]], Sequence[Path]]
 
     def __init__(self, prog: str, description: str, examples: Sequence[str]) -> None:
         epilog = "\n  ".join(("examples:", *examples))
@@ -65,6 +66,7 @@ class SettingsParser(ArgumentParser):
     def parse_args(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:  # type: ignore[override]
         """Parse words; what is typed overrides the file of `--config`, whichever comes first."""
         files, words = _take_config(sys.argv[1:] if args is None else args)
+        files = [*map(str, self._first(words)), *files]
         for file in map(Path, files):
             settings = {name: value for name, value in load_yaml(file).items() if not self._is_other_option(name)}
             _check_names(self._config, settings, file)
@@ -74,9 +76,17 @@ class SettingsParser(ArgumentParser):
         """Print the mistake and where to read more, and stop."""
         self.exit(2, f"{self.prog}: error: {_one_line(message)} (see {self.prog} --help)\n")
 
-    def add_settings(self, config: type, defaults: Path | None = None) -> None:
-        """Add `--config FILE` and an option for every field; `defaults` is a YAML file to start from."""
-        self._config = config
+    def add_settings(
+        self,
+        config: type,
+        defaults: Path | None = None,
+        first: Callable[[Sequence[str]], Sequence[Path]] = lambda words: (),
+    ) -> None:
+        """Add `--config FILE` and an option for every field.
+
+        `defaults` is a YAML file to start from; `first` may find others by the words that were typed.
+        """
+        self._config, self._first = config, first
         self.add_argument("--config", action="config", help="read settings from this YAML file; options override it")
         self.add_class_arguments(config)
         if defaults is not None:

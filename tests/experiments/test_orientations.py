@@ -1,0 +1,77 @@
+"""Figure 4 left: one cell for each seed, size and Λ, mean and deviation over seeds."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+
+from experiments.conftest import SETTINGS, TRAIN, small_result
+from sfcnn.data.digits import Digits
+from sfcnn.experiments.orientations import ORIENTATIONS, OrientationsConfig, cells, curves, draw, measure, table
+
+FULL = OrientationsConfig()
+GRID = OrientationsConfig(orientations=(4, 1), train_images=(2000, 50), seeds=(3, 5))
+RESULTS = [
+    small_result(cell.place, test_error=100 / cell.place["orientations"] + cell.place["train_images"] / 100 + seed)
+    for cell, seed in zip(cells(GRID), (0, 0, 0, 0, 2, 2, 2, 2), strict=True)
+]
+
+
+def test_the_cells_are_the_product_of_the_lists() -> None:
+    found = cells(FULL)
+    assert {(cell.train.seed, cell.train.images.train_images, cell.train.model.orientations) for cell in found} == set(
+        product(FULL.seeds, FULL.train_images, FULL.orientations)
+    )
+    assert len(found) == 3 * 4 * 7
+    for cell in found:
+        assert cell.name == f"n{cell.place['train_images']}-L{cell.place['orientations']}-s{cell.place['seed']}"
+        assert cell.place == {
+            "orientations": cell.train.model.orientations,
+            "train_images": cell.train.images.train_images,
+            "seed": cell.train.seed,
+        }
+
+
+def test_all_else_about_the_runs_is_as_asked() -> None:
+    for cell in cells(SETTINGS):
+        assert cell.train.optimization == TRAIN.optimization
+        assert (cell.train.model.width, cell.train.images.dataset) == (0.1, "digits-rot")
+        assert cell.test == {"test_images": 20}
+
+
+def test_what_is_measured_is_the_error() -> None:
+    class Nine(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return nn.functional.one_hot(torch.full((len(images),), 9), 10).float()
+
+    digits = Digits(torch.rand(8, 1, 28, 28), torch.tensor([9, 9, 1, 2, 9, 9, 9, 9]))
+    assert measure(SETTINGS, cells(SETTINGS)[0], Nine(), digits) == {"test_error": 25.0}
+
+
+def test_the_curves_are_means_over_seeds_in_rising_order() -> None:
+    found = curves(RESULTS)
+    assert list(found) == [50, 2000]
+    for count, by_orientations in found.items():
+        assert list(by_orientations) == [1, 4]
+        for orientations, (mean, deviation) in by_orientations.items():
+            assert mean == pytest.approx(100 / orientations + count / 100 + 1)
+            assert deviation == pytest.approx(2**0.5)
+
+
+def test_the_table_has_a_row_per_size_and_a_column_per_number_of_orientations() -> None:
+    shown = table(GRID, RESULTS)
+    assert shown.columns == ["training images", "Λ = 1", "Λ = 4"]
+    assert shown.rows == [["50", "101.50 ± 1.41", "26.50 ± 1.41"], ["2,000", "121.00 ± 1.41", "46.00 ± 1.41"]]
+    assert "some digits" in shown.title
+    assert "2 seeds" in shown.title
+
+
+def test_the_figure_has_a_line_per_size() -> None:
+    (axes,) = draw(GRID, RESULTS, "some digits").axes
+    assert axes.get_legend_handles_labels()[1] == ["50 training images", "2,000 training images"]
+    assert "some digits" in axes.get_title()
+
+
+def test_it_is_listed_by_its_name() -> None:
+    assert (ORIENTATIONS.name, ORIENTATIONS.settings) == ("orientations", OrientationsConfig)
