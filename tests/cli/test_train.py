@@ -1,6 +1,7 @@
 import csv
 import functools
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -178,12 +179,14 @@ def test_tensorboard_s_files_are_written_when_asked_for() -> None:
 
 
 def test_a_loss_that_is_no_number_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
     assert train("--out", "run", "--optimization.learning_rate", "1e30", "--optimization.epochs", "2") == 2
     error = capsys.readouterr().err
     assert error.startswith("sfcnn: error: the loss became nan at epoch 1, step 2; ")
     assert error.endswith("try a smaller optimization.learning_rate\n")
     assert error.count("\n") == 1
     assert not Path("run/result.json").exists()
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def settings_parser(experiment: "Experiment[Any]", defaults: Path) -> "SettingsP
             f"{command} --only NAME     (one cell, for a scheduler; patterns like 'n250-*' too)",
             f"{command}                 (when all cells are done: table, JSON and figure)",
         ),
-        Path("experiments") / experiment.name,
+        Path("experiments") / defaults.stem,
     )
     parser.add_argument("--quick", action="store_true", help="small settings that take minutes")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only the cells of this name")

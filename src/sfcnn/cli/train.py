@@ -83,7 +83,9 @@ def run(arguments: Any) -> None:
     except KeyboardInterrupt:
         console.print(f"stopped; to go on: sfcnn train --out {out} --resume")
         raise
-    signal.signal(signal.SIGTERM, before)
+    finally:
+        if signal.getsignal(signal.SIGTERM) is _stop:
+            signal.signal(signal.SIGTERM, before)
     console.print(
         f"best validation error {result.validation_error:.2f} % at epoch {result.best_epoch} "
         f"({result.validation_images:,} images of {result.dataset}); {result.parameters:,} parameters",
