@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import nnls  # type: ignore[import-untyped]
+from scipy.optimize import nnls
 from torch import Tensor
 
 from sfcnn import GroupConv2d

@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.ndimage import gaussian_filter, map_coordinates, spline_filter  # type: ignore[import-untyped]
+from scipy.ndimage import gaussian_filter, map_coordinates, spline_filter
 from skimage import data
 from torch import Tensor, nn
 

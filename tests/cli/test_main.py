@@ -31,8 +31,8 @@ def test_a_missing_package_is_named(module: str, fails: Fails, monkeypatch: pyte
         raise ModuleNotFoundError(f"No module named '{module}.part'", name=f"{module}.part")
 
     monkeypatch.setattr("sfcnn.cli.filters.run", fail)
-    message = fails("filters")
-    assert f"sfcnn filters needs the package {EXTRAS[module]}: pip install 'sfcnn[train]'" in message
+    package, extra = EXTRAS[module]
+    assert f"sfcnn filters needs the package {package}: pip install 'sfcnn[{extra}]'" in fails("filters")
 
 
 def test_a_broken_import_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,18 +15,25 @@ from sfcnn.cli.parser import Parser
 #: Name of each command: its module and what it does.
 COMMANDS = {
     "demo": ("sfcnn.cli.demo", "train on upright digits, test on rotated ones"),
-    "train": ("sfcnn.cli.train", "train a network on digits by a config file"),
+    "train": ("sfcnn.cli.train", "train a network on digits, or go on with a run"),
     "evaluate": ("sfcnn.cli.evaluate", "test a trained network, also on images rotated to many angles"),
     "predict": ("sfcnn.cli.predict", "class, probability and orientation of your own image files"),
     "experiment": ("sfcnn.cli.experiment", "the paper's experiments on rotated digits"),
+    "segment": ("sfcnn.cli.segment", "cells in electron microscope images: scores of segmentations"),
     "data": ("sfcnn.cli.data", "download data sets and check those you have"),
     "filters": ("sfcnn.cli.filters", "draw the atoms and a filter at all orientations"),
 }
 
-#: Modules of optional packages, and the names under which the packages are installed.
+#: Modules of optional packages: the names under which the packages are installed, and the extras that have them.
 EXTRAS = {
-    **{name: name for name in ("accelerate", "jsonargparse", "matplotlib", "mlxtend", "rich", "safetensors")},
-    "PIL": "pillow",
+    **{
+        name: (name, "train") for name in ("accelerate", "jsonargparse", "matplotlib", "mlxtend", "rich", "safetensors")
+    },
+    "PIL": ("pillow", "train"),
+    **{name: (name, "em") for name in ("kornia", "scipy", "tifffile")},
+    "bioimage_cpp": ("bioimage-cpp", "em"),
+    "skimage": ("scikit-image", "em"),
+    "sklearn": ("scikit-learn", "em"),
 }
 
 
@@ -46,8 +53,8 @@ def parser() -> Parser:
     return parser
 
 
-def _missing_package(error: ImportError) -> str | None:
-    """The optional package whose absence an import error tells of; None if it is a fault of ours."""
+def _missing_package(error: ImportError) -> tuple[str, str] | None:
+    """The optional package whose absence an import error tells of, and its extra; None if it is a fault of ours."""
     return EXTRAS.get((error.name or "").partition(".")[0])
 
 
@@ -65,11 +72,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"sfcnn: error: {error}", file=sys.stderr)
         return 2
     except ImportError as error:
-        package = _missing_package(error)
-        if package is None:
+        missing = _missing_package(error)
+        if missing is None:
             raise
+        package, extra = missing
         needs = f"sfcnn {typed.command} needs the package {package}"
-        print(f"sfcnn: error: {needs}: pip install 'sfcnn[train]'", file=sys.stderr)
+        print(f"sfcnn: error: {needs}: pip install 'sfcnn[{extra}]'", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("sfcnn: interrupted", file=sys.stderr)

@@ -8,15 +8,7 @@ from sfcnn.data.augmentation import random_angles, rotate_each
 from sfcnn.data.datasets import Splits
 from sfcnn.data.digits import Digits, first_images
 from sfcnn.training.config import TrainConfig
-from sfcnn.training.task import Outcome, Share
-
-
-def _generator(*numbers: int) -> torch.Generator:
-    """A generator of its own for each tuple of small numbers."""
-    seed = 0
-    for number in numbers:
-        seed = (seed * 1_000_003 + number + 1) % 2**63
-    return torch.Generator().manual_seed(seed)
+from sfcnn.training.task import Outcome, Share, seeded_generator
 
 
 class Classification:
@@ -38,7 +30,7 @@ class Classification:
         """Indices (steps, batch_size) of an epoch's batches."""
         if self._order[0] != epoch:
             count = self.steps * self.batch_size
-            shuffled = torch.randperm(len(self.train.labels), generator=_generator(self.config.seed, 0, epoch))
+            shuffled = torch.randperm(len(self.train.labels), generator=seeded_generator(self.config.seed, 0, epoch))
             self._order = epoch, shuffled[:count].view(self.steps, self.batch_size)
         return self._order[1]
 
@@ -49,7 +41,9 @@ class Classification:
         mine = slice(share.rank, None, share.processes)
         chosen = self.order(epoch)[step]
         images = self.config.images
-        angles = random_angles(images.augmentation, len(chosen), _generator(self.config.seed, 1, epoch, step))[mine]
+        angles = random_angles(images.augmentation, len(chosen), seeded_generator(self.config.seed, 1, epoch, step))[
+            mine
+        ]
         pixels = self.train.images[chosen[mine]]
         if images.augmentation != "none":
             pixels = rotate_each(pixels, angles, images.resampling)

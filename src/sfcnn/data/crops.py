@@ -1,0 +1,81 @@
+"""Random crops of image and mask together: turned, mirrored and bent, then padded by reflection (§4.2, App. C.2)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from kornia.geometry.transform import elastic_transform2d
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class CropConfig:
+    """How crops are drawn; the defaults are the paper's where it states them.
+
+    Args:
+        size: side of a crop, in pixels
+        margin: pixels of reflection on each side of the image: 256 + 2 · 32 = 320
+        rotate: turn by random multiples of π/2
+        reflect: mirror half of the crops
+        bend: typical displacement of elastic deformation, in pixels; 0 for none
+        bend_scale: over how many pixels the displacement varies
+    """
+
+    size: int = 256
+    margin: int = 32
+    rotate: bool = True
+    reflect: bool = True
+    bend: float = 3.0
+    bend_scale: float = 12.0
+
+    def __post_init__(self) -> None:
+        """Check that every number makes sense."""
+        if self.size < 2:
+            raise ValueError(f"size must be at least 2, got {self.size}")
+        if not 0 <= self.margin < self.size:
+            raise ValueError(f"margin must be in [0, size), since it is a reflection of the crop, got {self.margin}")
+        if self.bend < 0 or self.bend_scale <= 0:
+            raise ValueError(f"bend must be at least 0 and bend_scale above 0, got {self.bend} and {self.bend_scale}")
+
+
+def random_crops(
+    images: Tensor, masks: Tensor, count: int, config: CropConfig, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Images and masks (Z, H, W) → crops (count, 1, S + 2M, S + 2M) and masks (count, 1, S, S), all from one generator.
+
+    S is `config.size` and M `config.margin`. The mask has no margin: a network crops it from its output.
+    """
+    if images.shape != masks.shape or images.dim() != 3:
+        raise ValueError(f"expected images and masks (Z, H, W) alike, got {tuple(images.shape)}, {tuple(masks.shape)}")
+    size = config.size
+    if min(images.shape[1:]) < size:
+        raise ValueError(f"slices of {images.shape[1]}×{images.shape[2]} pixels are smaller than a crop of {size}")
+    both = torch.stack([images.float(), masks.float()], 1)  # (Z, 2, H, W)
+    parts = []
+    for _ in range(count):
+        z, row, column = (
+            int(torch.randint(high, (), generator=generator))
+            for high in (len(images), images.shape[1] - size + 1, images.shape[2] - size + 1)
+        )
+        part = both[z, :, row : row + size, column : column + size]
+        turns, mirror = torch.randint(4, (2,), generator=generator).tolist()
+        part = part.rot90(turns, (-2, -1)) if config.rotate else part
+        parts.append(part.flip(-1) if config.reflect and mirror % 2 else part)
+    crops = torch.stack(parts)
+    if config.bend:
+        crops = bend(crops, config.bend, config.bend_scale, generator)
+    images, masks = crops[:, :1], (crops[:, 1:] > 0.5).float()
+    return F.pad(images, (config.margin,) * 4, mode="reflect"), masks
+
+
+def bend(maps: Tensor, pixels: float, scale: float, generator: torch.Generator) -> Tensor:
+    """Elastic deformation of maps (B, C, S, S): displacements of `pixels` on average that vary over `scale` pixels."""
+    size = maps.shape[-1]
+    noise = torch.rand(len(maps), 2, *maps.shape[-2:], generator=generator) * 2 - 1
+    kernel = min(2 * math.ceil(3 * scale) + 1, 2 * (size // 2) - 1)
+    # Smoothing uniform noise (standard deviation 1/√3) by a Gaussian leaves 1/(2 √π σ) of its deviation; kornia's
+    # displacements are in half sides of the map.
+    deviation = 1 / (math.sqrt(3) * 2 * math.sqrt(math.pi) * scale)
+    alpha = pixels * 2 / size / deviation
+    return elastic_transform2d(maps, noise, (kernel, kernel), (scale, scale), (alpha, alpha), padding_mode="reflection")

@@ -1,0 +1,249 @@
+"""Microscope images and their masks: TIFF stacks, and folders of image–mask pairs.
+
+What is wrong with a file ends in a ValueError of one line that names it. Values are read as they are stored. Colour
+images are refused, unless their channels are all the same: those are grey.
+
+A folder of pairs has two folders inside, `images` and `masks`, with PNG or TIFF files of the same names but for their
+endings: `masks/a.tif` belongs to `images/a.png`. Each pair may have a size of its own. In a mask 0 is membrane, and any
+one other value the interior of cells.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from sfcnn.files import new_file
+
+#: Endings of the files in a folder of pairs.
+ENDINGS = (".png", ".tif", ".tiff")
+
+#: Types of numbers that ImageJ and Fiji read.
+WRITABLE = ("uint8", "uint16", "float32")
+
+_WHITE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}
+_DEFLATE = 1032  # nothing that deflate packs becomes smaller than by this factor
+_EXACT = 2**24  # whole numbers up to here are exact in float32
+
+
+class Pair(NamedTuple):
+    """An image and which of its pixels are the interior of cells."""
+
+    name: str
+    image: NDArray[Any]  #: (H, W), as stored
+    interior: NDArray[np.bool_]  #: (H, W)
+
+
+def read_stack(path: Path) -> NDArray[Any]:
+    """The slices of a TIFF file (Z, H, W), however many: whole numbers as they are stored, others as float32.
+
+    Bits become 0 and 255. A table of colours, which Fiji stores beside labels, is left out.
+    """
+    with _named_errors(path), tifffile.TiffFile(path) as file:
+        if not file.pages:
+            raise tifffile.TiffFileError("it has no pages")
+        series, *others = file.series
+        if others:
+            sizes = sorted({str(part.shape) for part in file.series})
+            raise ValueError(f"{path} has pages that do not fit together, of sizes {', '.join(sizes)}")
+        if series.nbytes > _DEFLATE * path.stat().st_size:
+            raise ValueError(f"{path} is damaged: too small for the numbers {series.shape} that it announces")
+        if series.keyframe.photometric == tifffile.PHOTOMETRIC.MINISWHITE:
+            raise ValueError(
+                f"{path} is stored with white as 0: save it with black as 0, after inverting it if need be"
+            )
+        array, axes = series.asarray(), series.axes
+    if "S" in axes:
+        array, axes = _grey(path, np.moveaxis(array, axes.index("S"), -1)), axes.replace("S", "")
+    if not axes.endswith("YX") or len(axes) > 3 or axes.startswith("C"):
+        raise ValueError(f"{path} has the axes {axes} {array.shape}, expected slices ZYX or one image YX")
+    return _checked(path, array if array.ndim == 3 else array[None])
+
+
+def read_image(path: Path) -> NDArray[Any]:
+    """One image (H, W) from a PNG or TIFF file."""
+    if path.suffix.lower() != ".png":
+        stack = read_stack(path)
+        if len(stack) > 1:
+            raise ValueError(f"{path} has {len(stack)} slices, expected one image")
+        return stack[0]
+    with _named_errors(path), Image.open(path, formats=("PNG",)) as image:
+        stored = image.convert("RGBA") if image.mode == "P" else image.convert("L") if image.mode == "1" else image
+        array = np.array(stored)
+    if stored.mode in ("LA", "RGBA"):
+        if array[..., -1].min() < 255:
+            raise ValueError(f"{path} has transparent pixels: save it without")
+        array = array[..., :-1]
+    array = _grey(path, array) if array.ndim == 3 else array
+    # Older versions of Pillow give 16 bits as int32.
+    return _checked(path, array.astype(np.uint16) if array.dtype == np.int32 else array)
+
+
+def read_labels(path: Path) -> NDArray[np.int64]:
+    """Label images (Z, H, W) from a TIFF file: whole numbers, 0 for membrane, also if they are stored as floats."""
+    stack = read_stack(path)
+    if stack.min() < 0 or (stack.dtype.kind == "f" and (stack % 1 != 0).any()):
+        raise ValueError(f"{path} has no labels: whole numbers from 0 on, but {stack.min():g} … {stack.max():g}")
+    return stack.astype(np.int64)
+
+
+def as_interior(mask: NDArray[Any], name: object) -> NDArray[np.bool_]:
+    """True where a mask has its one value that is not 0; `name` is used in errors.
+
+    >>> as_interior(np.array([[0, 255]]), "my mask")
+    array([[False,  True]])
+    """
+    interior: NDArray[np.bool_] = mask != 0
+    if mask.min() < 0 or (mask[interior] != mask.max()).any():
+        values = np.unique(mask)
+        raise ValueError(
+            f"{name} has {len(values)} values from {values[0]:g} to {values[-1]:g}, "
+            "expected a mask of two: 0 for membrane, and another for the interior of cells"
+        )
+    return interior
+
+
+def as_fraction(image: NDArray[Any], name: object) -> NDArray[np.float32]:
+    """Values from black, 0, to white, 1: of 8 or 16 bits by division, and floats as they are; `name` is for errors.
+
+    >>> as_fraction(np.array([0, 51, 255], np.uint8), "my image")
+    array([0. , 0.2, 1. ], dtype=float32)
+    """
+    white = _WHITE.get(image.dtype.name)
+    if white is None:
+        raise ValueError(f"{name} has values of type {image.dtype}, expected one of {', '.join(_WHITE)}")
+    if not 0 <= image.min() <= image.max() <= white:
+        raise ValueError(f"{name} has values from {image.min():g} to {image.max():g}, expected 0 … {white:g}")
+    return (image / np.float32(white)).astype(np.float32, copy=False)
+
+
+def read_pairs(folder: Path) -> list[Pair]:
+    """All pairs of a folder, in the order of their names: `folder/images/NAME.png` and `folder/masks/NAME.png`."""
+    images, masks = _by_stem(folder / "images"), _by_stem(folder / "masks")
+    for files, others, kind in ((images, masks, "mask"), (masks, images, "image")):
+        alone = [str(file) for stem, file in files.items() if stem not in others]
+        if alone:
+            rest = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
+            raise ValueError(f"{alone[0]}{rest} has no {kind} of the same name in {folder / (kind + 's')}")
+    return [_pair(stem, file, masks[stem]) for stem, file in images.items()]
+
+
+def read_stack_pairs(images: Path, masks: Path) -> list[Pair]:
+    """The slices of a TIFF stack and of the stack of their masks, which has as many and as large ones."""
+    image_stack, mask_stack = read_stack(images), read_stack(masks)
+    if image_stack.shape != mask_stack.shape:
+        raise ValueError(f"{images} is {image_stack.shape}, but {masks} is {mask_stack.shape}, expected the same size")
+    interior = as_interior(mask_stack, masks)
+    slices = zip(image_stack, interior, strict=True)
+    return [Pair(f"{images.stem}, slice {number}", *pair) for number, pair in enumerate(slices, start=1)]
+
+
+def write_stack(path: Path, stack: NDArray[Any], *, overwrite: bool = False) -> None:
+    """Write slices (Z, H, W) or an image (H, W) as a TIFF file that Fiji and napari open; whole or not at all."""
+    if stack.ndim not in (2, 3) or not stack.size:
+        raise ValueError(f"expected slices (Z, H, W) or an image (H, W) to write to {path}, got shape {stack.shape}")
+    if stack.dtype.name not in WRITABLE:
+        raise ValueError(f"cannot write numbers of type {stack.dtype} to {path}, expected one of {', '.join(WRITABLE)}")
+    _checked(path, stack)
+    with new_file(path, overwrite=overwrite) as temporary:
+        tifffile.imwrite(temporary, stack, imagej=True, metadata={"axes": "ZYX"[-stack.ndim :]})
+
+
+def write_labels(path: Path, labels: NDArray[Any], *, overwrite: bool = False) -> None:
+    """Write label images with 16 bits, or if there are too many as floats, in which Fiji shows them as well."""
+    if labels.size and not 0 <= labels.min() <= labels.max() <= _EXACT:
+        raise ValueError(f"cannot write labels {labels.min()} … {labels.max()} to {path}, expected 0 … {_EXACT}")
+    few = not labels.size or labels.max() < 2**16
+    write_stack(path, labels.astype(np.uint16 if few else np.float32), overwrite=overwrite)
+
+
+def _pair(name: str, image_path: Path, mask_path: Path) -> Pair:
+    image, mask = read_image(image_path), read_image(mask_path)
+    if image.shape != mask.shape:
+        raise ValueError(f"{image_path} is {image.shape}, but {mask_path} is {mask.shape}, expected the same size")
+    return Pair(name, image, as_interior(mask, mask_path))
+
+
+def _by_stem(folder: Path) -> dict[str, Path]:
+    """The image files in a folder by their names without endings, sorted."""
+    if not folder.is_dir():
+        raise ValueError(f"no folder {folder}: expected folders images and masks in {folder.parent}")
+    files: dict[str, Path] = {}
+    for file in sorted(folder.iterdir()):
+        if file.name.startswith(".") or file.suffix.lower() not in ENDINGS:
+            continue
+        if file.stem in files:
+            raise ValueError(f"{files[file.stem]} and {file} have the same name, expected one of them")
+        files[file.stem] = file
+    if not files:
+        raise ValueError(f"folder {folder} has no image files ({', '.join(ENDINGS)})")
+    return files
+
+
+def _grey(path: Path, channels: NDArray[Any]) -> NDArray[Any]:
+    """The first of the channels (…, S), if all are the same."""
+    if (channels != channels[..., :1]).any():
+        raise ValueError(f"{path} is a colour image: save it in grey, and slices as pages of their own")
+    return channels[..., 0]
+
+
+def _checked(path: Path, array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers in the byte order of this machine, if all are finite."""
+    if array.dtype == np.bool_:
+        return array.astype(np.uint8) * np.uint8(255)
+    if array.dtype.kind in "iu":
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.kind != "f":
+        raise ValueError(f"{path} has values of type {array.dtype}, expected whole numbers or floats")
+    finite = np.isfinite(array)
+    if not finite.all():
+        raise ValueError(f"{path} has {np.count_nonzero(~finite)} pixels that are not numbers (NaN or infinite)")
+    return array.astype(np.float32, copy=False)
+
+
+class _Complaints(logging.Handler):
+    """What the TIFF reader says of a file that it reads only in part."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.first = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the first."""
+        self.first = self.first or record.getMessage()
+
+
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Turn whatever a decoder says of a file into one line with its name."""
+    if not path.is_file():
+        raise ValueError(f"{path} is a folder, expected a file" if path.is_dir() else f"{path} does not exist")
+    complaints, logger = _Complaints(), logging.getLogger("tifffile")
+    heard, logger.propagate = logger.propagate, False
+    logger.addHandler(complaints)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of odd tags, and of large images
+            yield
+        if complaints.first:
+            raise RuntimeError(complaints.first)
+    except Exception as error:  # what decoders raise on damaged files is of many kinds
+        if isinstance(error, ValueError) and str(error).startswith(str(path)):
+            raise
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the file system's own: no permission, a broken disk
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, tifffile.TiffFileError | UnidentifiedImageError):
+            raise ValueError(f"{path} is no TIFF or PNG file that can be read: {reason}") from error
+        if "imagecodecs" in reason:
+            raise ValueError(f"{path} is packed in a way that needs the package imagecodecs: {reason}") from error
+        raise ValueError(f"{path} is damaged or cut short: {reason}") from error
+    finally:
+        logger.removeHandler(complaints)
+        logger.propagate = heard

@@ -1,0 +1,151 @@
+"""A U-Net on images of any size, tile by tile, as if the whole image went through it at once.
+
+Each tile is computed from a window around it. If the window reaches as far as the network looks (`receptive_radius`),
+begins at a multiple of its coarsest pixel, and ends where the image ends, every pixel of the tile is what the whole
+image would give, up to rounding. Memory is that of one window, whatever the size of the image.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from sfcnn.models.unet import UNet
+from sfcnn.nn import GroupConv2d, LiftConv2d
+
+#: Views of an image whose predictions can be averaged: each is (quarter turns, mirrored).
+AVERAGES: dict[str, tuple[tuple[int, bool], ...]] = {
+    "none": ((0, False),),
+    "rotations": tuple((turns, False) for turns in range(4)),
+    "all": tuple((turns, mirrored) for mirrored in (False, True) for turns in range(4)),
+}
+
+
+def _radius(module: nn.Module) -> int:
+    """How many pixels a chain of convolutions looks to each side, at its own resolution."""
+    kinds = (LiftConv2d, GroupConv2d, nn.Conv2d)
+    kernels = [torch.as_tensor(part.kernel_size).max() for part in module.modules() if isinstance(part, kinds)]
+    return sum((int(kernel) - 1) // 2 for kernel in kernels)
+
+
+def coarsest_pixel(net: UNet) -> int:
+    """Side of a pixel of the lowest level, in pixels of the image."""
+    return 2 ** (len(net.encoder) - 1)
+
+
+def receptive_radius(net: UNet) -> int:
+    """How far away a pixel can lie that has an influence on a pixel of the output.
+
+    Convolutions at level l look 2^l pixels for each of theirs; pooling and upsampling add a pixel of each level.
+    """
+    levels = range(len(net.encoder))
+    down = sum(2**level * _radius(net.encoder[level]) for level in levels)
+    up = sum(
+        2**level * (_radius(decode) + _radius(merge))
+        for level, decode, merge in zip(reversed(levels[:-1]), net.decoder, net.merge, strict=True)
+    )
+    return down + up + _radius(net.head) + 2 * (coarsest_pixel(net) - 1)
+
+
+def _reflected(length: int, before: int, after: int) -> Tensor:
+    """Indices of a row that is continued by reflection without repeating its ends, as far as one likes."""
+    period = max(2 * (length - 1), 1)
+    index = torch.arange(-before, length + after).remainder(period)
+    return torch.minimum(index, period - index) if length > 1 else torch.zeros_like(index)
+
+
+def pad_by_reflection(images: Tensor, margin: int, multiple: int) -> Tensor:
+    """Continue images (…, H, W) by `margin` on each side, and further below and right to a whole `multiple`."""
+    rows, columns = (
+        _reflected(length, margin, margin + -(length + 2 * margin) % multiple) for length in images.shape[-2:]
+    )
+    return images[..., rows, :][..., columns]
+
+
+def _spans(length: int, tile: int) -> Iterator[tuple[int, int]]:
+    for start in range(0, length, tile):
+        yield start, min(start + tile, length)
+
+
+def _window(span: tuple[int, int], padded: int, unit: int, margin: int, reach: int) -> tuple[slice, slice]:
+    """The window of a tile's span in the padded image, and the tile's place in the window's output."""
+    start, stop = span
+    first = max(0, (start + margin - reach) // unit * unit)
+    last = min(padded, math.ceil((stop + margin + reach) / unit) * unit)
+    return slice(first, last), slice(start - first, stop - first)
+
+
+@torch.inference_mode()
+def predict_tiles(
+    net: UNet,
+    image: Tensor,
+    *,
+    tile: int = 512,
+    margin: int = 0,
+    halo: int | None = None,
+    progress: Callable[[float], None] = lambda done: None,
+) -> Tensor:
+    """Probabilities (classes, H, W) of an image (C, H, W), on the CPU.
+
+    Args:
+        net: in eval mode.
+        image: any size.
+        tile: side of a tile; its window is larger by twice the halo.
+        margin: what the network crops from each side; the image is reflected there.
+        halo: how far a window reaches beyond its tile; by default `receptive_radius`, with which tiles do not matter.
+        progress: called with the part that is done.
+    """
+    if image.dim() != 3:
+        raise ValueError(f"expected an image (C, H, W), got shape {tuple(image.shape)}")
+    if tile < 1 or margin < 0:
+        raise ValueError(f"tile must be at least 1 and margin at least 0, got {tile} and {margin}")
+    unit = coarsest_pixel(net)
+    reach = receptive_radius(net) if halo is None else max(halo, margin)
+    padded = pad_by_reflection(image, margin, unit)
+    like = next(net.parameters())
+    height, width = image.shape[-2:]
+    whole: Tensor | None = None
+    tiles = [(rows, columns) for rows in _spans(height, tile) for columns in _spans(width, tile)]
+    for number, spans in enumerate(tiles, start=1):
+        places = [_window(*pair, unit, margin, reach) for pair in zip(spans, padded.shape[-2:], strict=True)]
+        window, inside = ((slice(None), *slices) for slices in zip(*places, strict=True))
+        logits = net(padded[window].unsqueeze(0).to(like))[0]
+        part = torch.sigmoid(logits[inside].float()).cpu()
+        if whole is None:
+            whole = torch.empty(len(part), height, width)
+        whole[(slice(None), *(slice(*span) for span in spans))] = part
+        progress(number / len(tiles))
+    assert whole is not None  # every image has a tile
+    return whole
+
+
+def predict_image(
+    net: UNet,
+    image: Tensor,
+    *,
+    average: str = "none",
+    tile: int = 512,
+    margin: int = 0,
+    halo: int | None = None,
+    progress: Callable[[float], None] = lambda done: None,
+) -> Tensor:
+    """`predict_tiles`, averaged over the views of the image that `average` names: "none", "rotations" or "all"."""
+    if average not in AVERAGES:
+        raise ValueError(f"unknown average {average!r}, choose one of {list(AVERAGES)}")
+    views = AVERAGES[average]
+    total = torch.zeros(())
+    for number, (turns, mirrored) in enumerate(views):
+        view = image.rot90(turns, (-2, -1))
+        view = view.flip(-1) if mirrored else view
+        answer = predict_tiles(
+            net,
+            view,
+            tile=tile,
+            margin=margin,
+            halo=halo,
+            progress=lambda done, number=number: progress((number + done) / len(views)),  # type: ignore[misc]
+        )
+        answer = answer.flip(-1) if mirrored else answer
+        total = total + answer.rot90(-turns, (-2, -1))
+    return total / len(views)

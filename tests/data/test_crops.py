@@ -1,0 +1,84 @@
+import pytest
+import torch
+
+from sfcnn.data.crops import CropConfig, bend, random_crops
+
+STILL = CropConfig(size=8, margin=3, rotate=False, reflect=False, bend=0.0)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def numbered(slices: int, size: int) -> torch.Tensor:
+    """Slices in which every pixel has another value."""
+    return torch.arange(float(slices * size * size)).view(slices, size, size)
+
+
+def test_a_crop_is_a_part_of_a_slice_continued_by_reflection() -> None:
+    images = numbered(3, 20)
+    crops, masks = random_crops(images, images > 600, 8, STILL, generator())
+    assert crops.shape == (8, 1, 14, 14)
+    assert masks.shape == (8, 1, 8, 8)
+    for crop, mask in zip(crops[:, 0], masks[:, 0], strict=True):
+        inner = crop[3:-3, 3:-3]
+        first = int(inner[0, 0])
+        z, row, column = first // 400, first % 400 // 20, first % 20
+        assert torch.equal(inner, images[z, row : row + 8, column : column + 8])
+        assert torch.equal(mask, (inner > 600).float())
+        assert torch.equal(crop, torch.nn.functional.pad(inner[None], (3,) * 4, mode="reflect")[0])
+
+
+def test_image_and_mask_are_turned_mirrored_and_bent_together() -> None:
+    membrane = torch.zeros(2, 64, 64)
+    membrane[:, 30:34] = 1
+    membrane[:, :, 10:14] = 1
+    crops, masks = random_crops(membrane, membrane, 6, CropConfig(size=48, margin=4, bend=2.0), generator())
+    assert torch.equal((crops[..., 4:-4, 4:-4] > 0.5).float(), masks)
+    assert 0.05 < float(masks.mean()) < 0.3
+
+
+def test_all_eight_views_occur() -> None:
+    images = numbered(1, 8)
+    crops, _ = random_crops(images, images > 3, 64, CropConfig(size=8, margin=0, bend=0.0), generator())
+    views = [images[0].rot90(k, (0, 1)) for k in range(4)]
+    views += [view.flip(-1) for view in views]
+    found = {next(i for i, view in enumerate(views) if torch.equal(crop, view)) for crop in crops[:, 0]}
+    assert found == set(range(8))
+
+
+def test_a_seed_gives_the_same_crops() -> None:
+    images = torch.rand(2, 40, 40)
+    config = CropConfig(size=24, margin=4)
+    first, second, other = (random_crops(images, images > 0.5, 3, config, generator(seed))[0] for seed in (1, 1, 2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_bending_moves_pixels_as_far_as_asked() -> None:
+    axis = torch.arange(160.0)
+    position = torch.stack([axis.expand(160, 160), axis[:, None].expand(160, 160)])[None]
+    moved = (bend(position.repeat(8, 1, 1, 1), 3.0, 10.0, generator()) - position)[..., 40:-40, 40:-40]
+    assert 2.4 < float(moved.std()) < 3.6
+    steps = moved.diff(dim=-1).abs()
+    assert float(steps.mean()) < 0.4  # neighbours move together
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": 1}, "size must be at least 2, got 1"),
+        ({"margin": 256}, r"margin must be in \[0, size\)"),
+        ({"bend": -1.0}, "bend must be at least 0"),
+    ],
+)
+def test_wrong_settings_are_refused(change: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CropConfig(**change)  # type: ignore[arg-type]
+
+
+def test_slices_must_be_large_enough_and_alike() -> None:
+    with pytest.raises(ValueError, match="slices of 20×20 pixels are smaller than a crop of 256"):
+        random_crops(torch.rand(1, 20, 20), torch.rand(1, 20, 20), 1, CropConfig(), generator())
+    with pytest.raises(ValueError, match=r"images and masks \(Z, H, W\) alike"):
+        random_crops(torch.rand(1, 20, 20), torch.rand(2, 20, 20), 1, CropConfig(), generator())
