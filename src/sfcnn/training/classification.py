@@ -20,6 +20,7 @@ class Classification:
         if config.images.join_validation:
             both = zip(self.train, self.held_out, strict=True)
             self.train = Digits(*(torch.cat(parts) for parts in both))
+        self.train_images, self.validation_images = len(self.train.labels), len(self.held_out.labels)
         self.config = config
         # A last batch of few images would give batch norm a poor estimate, so only whole batches are taken.
         self.batch_size = min(config.optimization.batch_size, len(self.train.labels))

@@ -32,6 +32,7 @@ class MembraneTask:
         seed: int,
     ) -> None:
         self.images, self.membranes, self.held_out = images.float(), membranes.float(), held_out
+        self.train_images, self.validation_images = len(images), len(held_out[0])
         self.crops, self.batch_size, self.steps, self.seed = crops, batch_size, steps, seed
 
     def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:

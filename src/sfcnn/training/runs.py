@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -22,12 +22,29 @@ from sfcnn.models.plain import count_parameters
 from sfcnn.provenance import provenance
 from sfcnn.training.checkpoint import read_state
 from sfcnn.training.classification import Classification
-from sfcnn.training.config import TrainConfig
+from sfcnn.training.config import OptimizationConfig, TrainConfig
 from sfcnn.training.distributed import make_accelerator, named_failures, share_of
 from sfcnn.training.log import Log
 from sfcnn.training.loop import Fit, Observer, Progress
 from sfcnn.training.networks import build_network
 from sfcnn.training.settings import read_settings, write_settings
+from sfcnn.training.task import Task
+
+Config = TypeVar("Config")
+Net = TypeVar("Net", bound=nn.Module)
+
+
+class RunConfig(Protocol):
+    """What the settings of every run have, beside those of its network and images."""
+
+    @property
+    def optimization(self) -> OptimizationConfig: ...  # noqa: D102
+    @property
+    def seed(self) -> int: ...  # noqa: D102
+    @property
+    def checkpoint_steps(self) -> int: ...  # noqa: D102
+    @property
+    def tensorboard(self) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,7 @@ class _Observers:
             observer.epoch(progress)
 
 
-def check_run(directory: Path, config: TrainConfig, *, resume: bool) -> None:
+def check_run(directory: Path, config: Any, *, resume: bool) -> None:
     """Raise unless a run with these settings can start, or go on, in a directory.
 
     A resumed run may have other checkpoints and logs and, with a schedule that does not depend on their number, more
@@ -70,7 +87,7 @@ def check_run(directory: Path, config: TrainConfig, *, resume: bool) -> None:
         return
     if not resume:
         raise ValueError(f"{directory} holds a run: pass --resume to go on with it, or choose another --out")
-    kept = read_settings(TrainConfig, path)
+    kept = read_settings(type(config), path)
     kept = replace(kept, checkpoint_steps=config.checkpoint_steps, tensorboard=config.tensorboard)
     epochs = config.optimization.epochs
     if kept.optimization.schedule == "exponential" and epochs > kept.optimization.epochs:
@@ -90,25 +107,37 @@ def _differences(kept: dict[str, Any], asked: dict[str, Any], prefix: str = "") 
     return found
 
 
-def train(
-    config: TrainConfig,
-    splits: Splits,
+def carry_out(
+    config: RunConfig,
+    build: Callable[[], nn.Module],
+    make_task: Callable[[], Task],
+    dataset: str,
     directory: Path,
     *,
+    select_last: bool = False,
     resume: bool = False,
     observers: Sequence[Observer] = (),
     warn: Callable[[str], None] = print,
 ) -> RunResult:
-    """Train a network as `config` says, in a directory of its own, or go on with the run that is there.
+    """Train a network on a task in a directory of its own, or go on with the run that is there.
 
     Every process of a distributed job calls this; the first one writes.
+
+    Args:
+        config: all settings, a frozen dataclass; kept in the directory.
+        build, make_task: make the network, after the generator was seeded, and the task.
+        dataset: full name of the images.
+        directory: of the run.
+        select_last: keep the last epoch's weights, not those with the smallest validation error.
+        resume: go on with a run that is there.
+        observers: who watches, in the first process.
+        warn: told of damaged checkpoints.
     """
     check_run(directory, config, resume=resume)
     accelerator = make_accelerator(config.optimization.precision)
     first = share_of(accelerator).rank == 0
     torch.manual_seed(config.seed)
-    net = build_network(config.model)
-    task = Classification(splits, config)
+    net, task = build(), make_task()
     accelerator.wait_for_everyone()  # all have looked at the directory before one writes to it
     if first:
         remove_leftovers(directory)
@@ -121,7 +150,7 @@ def train(
         seed=config.seed,
         directory=directory,
         checkpoint_steps=config.checkpoint_steps,
-        select_last=config.images.join_validation,
+        select_last=select_last,
         accelerator=accelerator,
         observer=watching,
     )
@@ -135,11 +164,11 @@ def train(
         else:
             progress = fit.run()
         accelerator.wait_for_everyone()
-    best = progress.selected(last=config.images.join_validation)
+    best = progress.selected(last=select_last)
     result = RunResult(
-        dataset=splits.name,
-        train_images=len(task.train.labels),
-        validation_images=len(task.held_out.labels),
+        dataset=dataset,
+        train_images=task.train_images,
+        validation_images=task.validation_images,
         parameters=count_parameters(net),
         best_epoch=best.epoch,
         validation_error=best.validation_error,
@@ -151,15 +180,19 @@ def train(
     return result
 
 
-def load_run(directory: Path) -> tuple[TrainConfig, nn.Sequential]:
-    """The settings of a run and its best network so far, in eval mode."""
-    if not (directory / "config.yaml").is_file():
+def read_run(directory: Path, config: type[Config]) -> Config:
+    """The settings of a run."""
+    path = directory / "config.yaml"
+    if not path.is_file():
         raise ValueError(f"{directory} is no run: it has no config.yaml; `sfcnn train --out DIR` makes one")
+    return read_settings(config, path)
+
+
+def load_best(directory: Path, net: Net) -> Net:
+    """Give a network the best weights of a run so far, and put it in eval mode."""
     weights = directory / "best.safetensors"
     if not weights.is_file():
         raise ValueError(f"{directory} has no best.safetensors yet: its first epoch has not ended")
-    config = read_settings(TrainConfig, directory / "config.yaml")
-    net = build_network(config.model)
     state = read_state(weights)
     if "model" not in state:
         raise ValueError(f"{weights} holds no weights of a network")
@@ -167,4 +200,33 @@ def load_run(directory: Path) -> tuple[TrainConfig, nn.Sequential]:
         net.load_state_dict(state["model"])
     except RuntimeError as error:
         raise ValueError(f"{weights} does not fit the network of {directory / 'config.yaml'}") from error
-    return config, net.eval()
+    return net.eval()
+
+
+def train(
+    config: TrainConfig,
+    splits: Splits,
+    directory: Path,
+    *,
+    resume: bool = False,
+    observers: Sequence[Observer] = (),
+    warn: Callable[[str], None] = print,
+) -> RunResult:
+    """Train a classifier of digits as `config` says: `carry_out` for the paper's §4.1."""
+    return carry_out(
+        config,
+        lambda: build_network(config.model),
+        lambda: Classification(splits, config),
+        splits.name,
+        directory,
+        select_last=config.images.join_validation,
+        resume=resume,
+        observers=observers,
+        warn=warn,
+    )
+
+
+def load_run(directory: Path) -> tuple[TrainConfig, nn.Sequential]:
+    """The settings of a run that `train` made and its best network so far, in eval mode."""
+    config = read_run(directory, TrainConfig)
+    return config, load_best(directory, build_network(config.model))

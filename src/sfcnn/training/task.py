@@ -33,6 +33,8 @@ class Task(Protocol):
     """A task. Batches depend on nothing but the epoch and the step, so that a run can go on from any of them."""
 
     steps: int  #: of an epoch
+    train_images: int  #: how many there are
+    validation_images: int  #: how many are held out
 
     def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
         """Inputs and targets."""
