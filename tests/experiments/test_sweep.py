@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+import time
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -293,3 +296,37 @@ def test_lists_that_make_no_sweep_are_refused(name: str, value: Any, message: st
     with pytest.raises(ValueError, match=f"^{message}$"):
         replace(SETTINGS, **{name: value})
     check_settings(SETTINGS)
+
+
+KILLED = """
+import os, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from sfcnn.experiments.sweep import end_with_parent
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        pool.submit(time.sleep, 600).result()
+"""
+
+
+def test_the_processes_of_a_killed_sweep_end_with_it(tmp_path: Path) -> None:
+    script = tmp_path / "sweep.py"
+    script.write_text(KILLED)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        assert is_running(worker)
+        parent.kill()
+    deadline = time.monotonic() + 20
+    while is_running(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(worker)
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

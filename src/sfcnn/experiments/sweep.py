@@ -13,8 +13,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatch
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
@@ -152,6 +153,18 @@ def run_cell(
     return result
 
 
+def end_with_parent() -> None:
+    """End this process as soon as the one that started it has ended, however that was: nobody waits for its work."""
+    parent = parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
+
+
 def _worker(name: str, settings: Any, cell: Cell, directory: Path, data: Path | None, threads: int) -> Result:
     from sfcnn.experiments import EXPERIMENTS
 
@@ -184,7 +197,7 @@ def run_cells(
             yield run_cell(experiment, settings, cell, directory, data, observers(cell))
         return
     threads = max(1, (os.cpu_count() or 1) // processes)
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=end_with_parent) as pool:
         jobs = [pool.submit(_worker, experiment.name, settings, cell, directory, data, threads) for cell in waiting]
         try:
             for job in as_completed(jobs):
