@@ -59,6 +59,8 @@ def test_every_network_has_a_panel_with_closed_curves(tmp_path: Path) -> None:
             assert points_of(line) == [(0, errors[0]), (180, errors[1]), (360, errors[0])]  # 360° is 0°
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()  # so that they can be compared
     assert figure.axes[0].get_ylim()[0] == 0
+    largest = max(error for series in panels.values() for errors in series.values() for error in errors)
+    assert figure.axes[0].get_ylim()[1] > largest  # no line leaves its panel
     save_figure(figure, tmp_path / "panels.png")
     assert (tmp_path / "panels.png").read_bytes().startswith(b"\x89PNG")
 

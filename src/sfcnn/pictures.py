@@ -108,8 +108,8 @@ def error_panels(angles: Sequence[float], panels: Mapping[str, Mapping[str, Sequ
             axes.plot([*angles, 360], [*errors, errors[0]], marker=marker, markersize=3, label=augmentation)
         axes.set(xlabel="rotation of the test digits (degrees)", title=name, xlim=(0, 360))
         axes.set_xticks(range(0, 361, 45))
-        axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
+    grid[0, 0].set_ylim(bottom=0)  # for all panels, once everything is drawn
     grid[0, 0].set_ylabel("test error (%)")
     grid[0, -1].legend(title="augmentation", fontsize=8)
     figure.suptitle(title, fontsize=10)
