@@ -160,7 +160,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(interior: np.ndarray, memb
     assert "pass it too" in fails(*plain, "--slice", "0")
     assert "picture overlay.jpg must end in .png" in fails(*plain, "--overlay", "overlay.jpg")
     assert "output mine.json exists" in fails(*plain, "--out", "mine.json")
-    assert "the following arguments are required: score" in fails("segment")
+    assert "the following arguments are required: action" in fails("segment")
     assert Path("mine.json").read_text() == "my own"
     assert not {"scores.json", "overlay.png"} & files()
 

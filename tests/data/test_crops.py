@@ -6,6 +6,12 @@ from sfcnn.data.crops import CropConfig, bend, random_crops
 STILL = CropConfig(size=8, margin=3, rotate=False, reflect=False, bend=0.0)
 
 
+def crops_of(
+    images: torch.Tensor, masks: torch.Tensor, count: int, config: CropConfig, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return random_crops(images.unbind(), masks.unbind(), count, config, generator)
+
+
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -17,7 +23,7 @@ def numbered(slices: int, size: int) -> torch.Tensor:
 
 def test_a_crop_is_a_part_of_a_slice_continued_by_reflection() -> None:
     images = numbered(3, 20)
-    crops, masks = random_crops(images, images > 600, 8, STILL, generator())
+    crops, masks = crops_of(images, images > 600, 8, STILL, generator())
     assert crops.shape == (8, 1, 14, 14)
     assert masks.shape == (8, 1, 8, 8)
     for crop, mask in zip(crops[:, 0], masks[:, 0], strict=True):
@@ -33,14 +39,14 @@ def test_image_and_mask_are_turned_mirrored_and_bent_together() -> None:
     membrane = torch.zeros(2, 64, 64)
     membrane[:, 30:34] = 1
     membrane[:, :, 10:14] = 1
-    crops, masks = random_crops(membrane, membrane, 6, CropConfig(size=48, margin=4, bend=2.0), generator())
+    crops, masks = crops_of(membrane, membrane, 6, CropConfig(size=48, margin=4, bend=2.0), generator())
     assert torch.equal((crops[..., 4:-4, 4:-4] > 0.5).float(), masks)
     assert 0.05 < float(masks.mean()) < 0.3
 
 
 def test_all_eight_views_occur() -> None:
     images = numbered(1, 8)
-    crops, _ = random_crops(images, images > 3, 64, CropConfig(size=8, margin=0, bend=0.0), generator())
+    crops, _ = crops_of(images, images > 3, 64, CropConfig(size=8, margin=0, bend=0.0), generator())
     views = [images[0].rot90(k, (0, 1)) for k in range(4)]
     views += [view.flip(-1) for view in views]
     found = {next(i for i, view in enumerate(views) if torch.equal(crop, view)) for crop in crops[:, 0]}
@@ -50,7 +56,7 @@ def test_all_eight_views_occur() -> None:
 def test_a_seed_gives_the_same_crops() -> None:
     images = torch.rand(2, 40, 40)
     config = CropConfig(size=24, margin=4)
-    first, second, other = (random_crops(images, images > 0.5, 3, config, generator(seed))[0] for seed in (1, 1, 2))
+    first, second, other = (crops_of(images, images > 0.5, 3, config, generator(seed))[0] for seed in (1, 1, 2))
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
 
@@ -78,7 +84,15 @@ def test_wrong_settings_are_refused(change: dict[str, float], message: str) -> N
 
 
 def test_slices_must_be_large_enough_and_alike() -> None:
-    with pytest.raises(ValueError, match="slices of 20×20 pixels are smaller than a crop of 256"):
-        random_crops(torch.rand(1, 20, 20), torch.rand(1, 20, 20), 1, CropConfig(), generator())
-    with pytest.raises(ValueError, match=r"images and masks \(Z, H, W\) alike"):
-        random_crops(torch.rand(1, 20, 20), torch.rand(2, 20, 20), 1, CropConfig(), generator())
+    with pytest.raises(ValueError, match="a slice of 20×20 pixels is smaller than a crop of 256"):
+        crops_of(torch.rand(1, 20, 20), torch.rand(1, 20, 20), 1, CropConfig(), generator())
+    with pytest.raises(ValueError, match="as many masks as images, and at least one, got 2 and 1"):
+        crops_of(torch.rand(1, 20, 20), torch.rand(2, 20, 20), 1, CropConfig(), generator())
+    with pytest.raises(ValueError, match=r"image and mask \(H, W\) alike"):
+        crops_of(torch.rand(1, 20, 20), torch.rand(1, 20, 30), 1, CropConfig(), generator())
+
+
+def test_slices_of_different_sizes_are_all_used() -> None:
+    images = [torch.zeros(10, 30), torch.ones(20, 12)]
+    crops, _ = random_crops(images, images, 20, CropConfig(size=8, margin=0), generator())
+    assert {float(crop.mean()) for crop in crops} == {0.0, 1.0}

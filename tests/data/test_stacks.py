@@ -1,6 +1,7 @@
 import errno
 import logging
 import os
+import resource
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from sfcnn.data.stacks import (
     read_stack_pairs,
     write_labels,
     write_stack,
+    write_stacks,
 )
 
 SHAPE = (5, 16, 20)
@@ -204,6 +206,24 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         write_stack(tmp_path / "a.tif", MASK, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["a.tif"]
     assert np.array_equal(read_stack(tmp_path / "a.tif"), GREY)
+
+
+def test_several_stacks_are_written_all_or_none(tmp_path: Path) -> None:
+    small, large = tmp_path / "small.tif", tmp_path / "large.tif"
+    stacks = {small: GREY[0], large: RAMP.repeat(5, axis=0)}
+    with pytest.raises(ValueError, match="int64"):
+        write_stacks({small: GREY, large: GREY.astype(np.int64)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # as if there were no space for more
+    try:
+        with pytest.raises(OSError, match=r"cannot write .*large\.tif: is the disk full\? \(.*written\)"):
+            write_stacks(stacks)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+    write_stacks(stacks)
+    for path, stack in stacks.items():
+        assert np.array_equal(read_stack(path).squeeze(), stack)
 
 
 def test_files_are_replaced_only_if_told(tmp_path: Path) -> None:

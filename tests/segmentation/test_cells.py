@@ -111,6 +111,13 @@ def test_slices_are_on_their_own_unless_they_are_joined() -> None:
     assert np.array_equal(np.unique(apart), np.arange(1, apart.max() + 1))
 
 
+@pytest.mark.parametrize(("settings", "parts"), [(CellsConfig(), [0.25, 0.5, 0.75, 1]), (STACK, [1])])
+def test_progress_is_told_slice_by_slice(settings: CellsConfig, parts: list[float]) -> None:
+    done: list[float] = []
+    cells(np.random.default_rng(0).random((4, 16, 16)), settings, report=done.append)
+    assert done == parts
+
+
 def test_joined_cells_follow_the_cells_through_the_stack() -> None:
     one = make_texture((4, 80, 80), 15, seed=7, noise=0.5)
     assert rand_error(cells(one.probabilities, STACK), one.truth) < 0.1

@@ -18,7 +18,14 @@ from sklearn.ensemble import RandomForestClassifier
 import sfcnn.segmentation.forest
 from segmentation.conftest import make_texture
 from sfcnn.segmentation.features import Features, edge_features
-from sfcnn.segmentation.forest import Forest, ForestConfig, edge_targets, from_scikit_learn, grow_forest
+from sfcnn.segmentation.forest import (
+    Forest,
+    ForestConfig,
+    edge_targets,
+    from_scikit_learn,
+    grow_and_test,
+    grow_forest,
+)
 from sfcnn.segmentation.graph import region_graph
 from sfcnn.segmentation.superpixels import superpixels
 from sfcnn.training.checkpoint import DamagedCheckpointError, read_state, write_state
@@ -74,6 +81,33 @@ def test_a_forest_learns_borders_and_is_the_same_every_time() -> None:
     assert np.array_equal(again.predict(features), predicted)
     other = grow_forest([learned], ForestConfig(trees=20, seed=1))
     assert not np.array_equal(other.predict(features), predicted)
+
+
+@pytest.mark.parametrize("trees", [1, 7, 45])
+def test_a_forest_that_tells_how_far_it_is_has_the_same_trees(trees: int) -> None:
+    values, targets = random_examples(300, 0)
+    done: list[float] = []
+    forest, error = grow_and_test([(Features(NAMES, values), targets)], ForestConfig(trees=trees), done.append)
+    assert done == sorted(set(done))
+    assert len(done) == min(trees, 20)
+    assert done[-1] == 1
+    theirs = RandomForestClassifier(trees, random_state=0).fit(values, targets)
+    assert np.array_equal(forest.threshold, from_scikit_learn(theirs, NAMES).threshold)
+    assert np.array_equal(forest.probability, from_scikit_learn(theirs, NAMES).probability)
+    votes = np.zeros((2, len(targets)))
+    for tree, drawn in zip(theirs.estimators_, theirs.estimators_samples_, strict=True):
+        unseen = np.setdiff1d(np.arange(len(targets)), drawn)
+        votes[:, unseen] += tree.predict_proba(values[unseen]).T
+    tested = votes.sum(axis=0) > 0
+    assert error == np.mean(((votes[1] > votes[0]) != targets)[tested])
+    assert 0 < error < 0.5
+
+
+def test_no_error_is_told_of_edges_that_every_tree_has_seen() -> None:
+    twice = Features(NAMES, np.eye(2, 3, dtype=np.float32)), np.array([0, 1], np.int8)
+    errors = [grow_and_test([twice], ForestConfig(trees=1, seed=seed))[1] for seed in range(8)]
+    assert np.isnan(errors).any()
+    assert not np.isnan(errors).all()
 
 
 def test_edges_to_be_ignored_are_ignored() -> None:

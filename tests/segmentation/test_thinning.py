@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 
 from sfcnn.segmentation.metrics import Labels, Mask
-from sfcnn.segmentation.thinning import components, fill_borders, thin_borders
+from sfcnn.segmentation.thinning import components, draw_borders, fill_borders, thin_borders
 
 masks = arrays(np.bool_, array_shapes(min_dims=2, max_dims=2, max_side=12))
 
@@ -114,3 +114,26 @@ def test_mistakes_are_named(function: type[int]) -> None:
         function(np.ones((0, 4), bool))
     with pytest.raises(ValueError, match="must be a mask of bool, got float64: compare it with a threshold"):
         function(np.ones((3, 4)))
+
+
+stacks = arrays(np.int64, array_shapes(min_dims=2, max_dims=3, max_side=8), elements=st.integers(0, 4))
+
+
+@given(stacks)
+def test_borders_part_cells_by_as_few_pixels_as_one_of_two(labels: Labels) -> None:
+    interior = draw_borders(labels)
+    slices = (labels, interior) if labels.ndim == 3 else (labels[None], interior[None])
+    for cells, inside in zip(*slices, strict=True):
+        cut = neighbours(np.where(inside, cells, 0))
+        assert not ((cut > 0) & (cut != cells) & inside).any()  # no two cells touch
+        around = neighbours(cells)
+        assert np.array_equal(inside, (cells > 0) & ~((around > 0) & (around < cells)).any(axis=0))
+        assert np.array_equal(draw_borders(np.rot90(cells)), np.rot90(inside))
+
+
+def test_thin_borders_find_the_cells_again() -> None:
+    labels = np.repeat([[1, 2], [3, 4]], 6, axis=1).repeat(5, axis=0)
+    thin = thin_borders(draw_borders(labels))
+    inside = thin > 0
+    assert len(np.unique(np.stack([thin, labels])[:, inside], axis=1).T) == 4
+    assert inside.mean() > 0.8

@@ -20,9 +20,9 @@ CROPS = CropConfig(size=32, margin=8, bend=1.0, bend_scale=6.0)
 
 def make_task(**changes: int) -> MembraneTask:
     images, membranes = synthetic_membranes(4, 72, seed=0, cell=24)
-    held_out = images[3:], membranes[3:]
+    held_out = images[3:].unbind(), membranes[3:].unbind()
     numbers = {"batch_size": 4, "steps": 6, "seed": 0} | changes
-    return MembraneTask(images[:3], membranes[:3], held_out, crops=CROPS, **numbers)
+    return MembraneTask(images[:3].unbind(), membranes[:3].unbind(), held_out, crops=CROPS, **numbers)
 
 
 def test_a_batch_depends_on_seed_epoch_and_step_only_and_is_shared() -> None:
@@ -55,8 +55,8 @@ def test_slices_held_out_are_cut_side_by_side() -> None:
     assert len(pieces) == 4  # 72 pixels hold two crops of 32 each way
     image, membranes = task.held_out
     inputs, targets = pieces[3]
-    assert torch.equal(targets[0, 0], membranes[0, 32:64, 32:64].float())
-    assert torch.equal(inputs[0, 0, 8:-8, 8:-8], image[0, 32:64, 32:64])
+    assert torch.equal(targets[0, 0], membranes[0][32:64, 32:64].float())
+    assert torch.equal(inputs[0, 0, 8:-8, 8:-8], image[0][32:64, 32:64])
     shared = [piece for rank in range(2) for piece in task.validation(Share(rank, 2))]
     assert len(shared) == 4
 
@@ -76,6 +76,6 @@ def test_a_small_network_learns_membranes(tmp_path: Path) -> None:
         observer=Silent(),
     )
     history = fit.run().history
-    part = float(make_task().held_out[1].float().mean())
+    part = float(make_task().held_out[1][0].float().mean())
     assert history[-1].validation_error < 0.6 * 100 * part  # calling nothing a membrane would err on all of them
     assert history[-1].validation_loss < history[0].validation_loss

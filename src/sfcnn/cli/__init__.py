@@ -19,7 +19,7 @@ COMMANDS = {
     "evaluate": ("sfcnn.cli.evaluate", "test a trained network, also on images rotated to many angles"),
     "predict": ("sfcnn.cli.predict", "class, probability and orientation of your own image files"),
     "experiment": ("sfcnn.cli.experiment", "the paper's experiments on rotated digits"),
-    "segment": ("sfcnn.cli.segment", "cells in electron microscope images: scores of segmentations"),
+    "segment": ("sfcnn.cli.segment", "membranes and cells in electron microscope images"),
     "data": ("sfcnn.cli.data", "download data sets and check those you have"),
     "filters": ("sfcnn.cli.filters", "draw the atoms and a filter at all orientations"),
 }

@@ -2,7 +2,7 @@
 
 import argparse
 
-from sfcnn.cli import segment_score
+from sfcnn.cli import segment_cells, segment_edges, segment_predict, segment_score, segment_train
 from sfcnn.cli.parser import Parser
 
 
@@ -11,10 +11,16 @@ def parser() -> Parser:
     parser = Parser(
         "sfcnn segment",
         description="Cells in images of electron microscopes.",
-        examples=("sfcnn segment score membranes.tif truth.tif", "sfcnn segment score --help"),
+        examples=(
+            "sfcnn segment predict runs/em volume.tif --out segmented",
+            "sfcnn segment cells membranes.tif --out cells.tif",
+            "sfcnn segment score cells.tif truth.tif --labels",
+            "sfcnn segment cells --help",
+        ),
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="score")
-    segment_score.add(actions)
+    actions = parser.add_subparsers(dest="action", required=True)
+    for action in (segment_train, segment_predict, segment_edges, segment_cells, segment_score):
+        action.add(actions)
     return parser
 
 

@@ -6,6 +6,8 @@ from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sfcnn.cli.segment_inputs import check_sizes, read_truth
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -87,17 +89,12 @@ def _read(arguments: argparse.Namespace) -> tuple[str, "NDArray[Any]", "NDArray[
 
     The prediction is labels (int64), a mask of interior (bool) or probabilities of interior (float32).
     """
-    from sfcnn.data.stacks import as_fraction, as_interior, read_labels, read_stack
-    from sfcnn.segmentation.scoring import truth_cells
+    from sfcnn.data.stacks import as_fraction, read_labels, read_stack
 
     path, true_path = arguments.prediction, arguments.truth
     prediction: NDArray[Any] = read_labels(path) if arguments.labels else read_stack(path)
-    if arguments.truth_labels:
-        truth = read_labels(true_path)
-    else:
-        truth = truth_cells(as_interior(read_stack(true_path), true_path))
-    if prediction.shape != truth.shape:
-        raise ValueError(f"{path} is {prediction.shape}, but {true_path} is {truth.shape}, expected the same size")
+    truth = read_truth(true_path, labels=arguments.truth_labels)
+    check_sizes(path, prediction.shape, true_path, truth.shape)
     if arguments.labels:
         return "labels", prediction, truth
     bright = prediction.max()

@@ -1,6 +1,7 @@
 """Random crops of image and mask together: turned, mirrored and bent, then padded by reflection (§4.2, App. C.2)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,34 +40,38 @@ class CropConfig:
             raise ValueError(f"bend must be at least 0 and bend_scale above 0, got {self.bend} and {self.bend_scale}")
 
 
+def check_slices(images: Sequence[Tensor], masks: Sequence[Tensor], size: int) -> None:
+    """Raise unless every image (H, W) has a mask of its size and is large enough for a crop."""
+    if not len(images) or len(images) != len(masks):
+        raise ValueError(f"expected as many masks as images, and at least one, got {len(masks)} and {len(images)}")
+    for image, mask in zip(images, masks, strict=True):
+        if image.shape != mask.shape or image.dim() != 2:
+            raise ValueError(f"expected image and mask (H, W) alike, got {tuple(image.shape)}, {tuple(mask.shape)}")
+        if min(image.shape) < size:
+            raise ValueError(f"a slice of {image.shape[0]}×{image.shape[1]} pixels is smaller than a crop of {size}")
+
+
 def random_crops(
-    images: Tensor, masks: Tensor, count: int, config: CropConfig, generator: torch.Generator
+    images: Sequence[Tensor], masks: Sequence[Tensor], count: int, config: CropConfig, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Images and masks (Z, H, W) → crops (count, 1, S + 2M, S + 2M) and masks (count, 1, S, S), all from one generator.
+    """Images and masks (H, W) → crops (count, 1, S + 2M, S + 2M) and masks (count, 1, S, S), all from one generator.
 
     S is `config.size` and M `config.margin`. The mask has no margin: a network crops it from its output.
     """
-    if images.shape != masks.shape or images.dim() != 3:
-        raise ValueError(f"expected images and masks (Z, H, W) alike, got {tuple(images.shape)}, {tuple(masks.shape)}")
     size = config.size
-    if min(images.shape[1:]) < size:
-        raise ValueError(f"slices of {images.shape[1]}×{images.shape[2]} pixels are smaller than a crop of {size}")
-    both = torch.stack([images.float(), masks.float()], 1)  # (Z, 2, H, W)
+    check_slices(images, masks, size)
     parts = []
     for _ in range(count):
-        z, row, column = (
-            int(torch.randint(high, (), generator=generator))
-            for high in (len(images), images.shape[1] - size + 1, images.shape[2] - size + 1)
-        )
-        part = both[z, :, row : row + size, column : column + size]
+        z = int(torch.randint(len(images), (), generator=generator))
+        row, column = (int(torch.randint(side - size + 1, (), generator=generator)) for side in images[z].shape)
+        part = torch.stack([maps[z][row : row + size, column : column + size].float() for maps in (images, masks)])
         turns, mirror = torch.randint(4, (2,), generator=generator).tolist()
         part = part.rot90(turns, (-2, -1)) if config.rotate else part
         parts.append(part.flip(-1) if config.reflect and mirror % 2 else part)
     crops = torch.stack(parts)
     if config.bend:
         crops = bend(crops, config.bend, config.bend_scale, generator)
-    images, masks = crops[:, :1], (crops[:, 1:] > 0.5).float()
-    return F.pad(images, (config.margin,) * 4, mode="reflect"), masks
+    return F.pad(crops[:, :1], (config.margin,) * 4, mode="reflect"), (crops[:, 1:] > 0.5).float()
 
 
 def bend(maps: Tensor, pixels: float, scale: float, generator: torch.Generator) -> Tensor:

@@ -10,8 +10,8 @@ one other value the interior of cells.
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -147,21 +147,46 @@ def read_stack_pairs(images: Path, masks: Path) -> list[Pair]:
 
 def write_stack(path: Path, stack: NDArray[Any], *, overwrite: bool = False) -> None:
     """Write slices (Z, H, W) or an image (H, W) as a TIFF file that Fiji and napari open; whole or not at all."""
+    write_stacks({path: stack}, overwrite=overwrite)
+
+
+def write_stacks(stacks: Mapping[Path, NDArray[Any]], *, overwrite: bool = False) -> None:
+    """Write several as `write_stack` does, all or none of them."""
+    for path, stack in stacks.items():
+        _check_writable(path, stack)
+    with ExitStack() as files:
+        for path, stack in stacks.items():
+            temporary = files.enter_context(new_file(path, overwrite=overwrite))
+            try:
+                tifffile.imwrite(temporary, stack, imagej=True, metadata={"axes": "ZYX"[-stack.ndim :]})
+            except OSError as error:  # numpy counts what it has written, and does not say what stopped it
+                reason = str(error) if error.errno else f"is the disk full? ({error})"
+                raise OSError(f"cannot write {path}: {reason}") from error
+
+
+def write_labels(path: Path, labels: NDArray[Any], *, overwrite: bool = False) -> None:
+    """Write label images as `as_writable_labels`."""
+    write_stack(path, as_writable_labels(labels, path), overwrite=overwrite)
+
+
+def as_writable_labels(labels: NDArray[Any], name: object) -> NDArray[Any]:
+    """Labels with 16 bits, or if there are too many as floats, in which Fiji shows them as well; `name` is for errors.
+
+    >>> as_writable_labels(np.array([0, 65536]), "my labels")
+    array([    0., 65536.], dtype=float32)
+    """
+    if labels.size and not 0 <= labels.min() <= labels.max() <= _EXACT:
+        raise ValueError(f"cannot write labels {labels.min()} … {labels.max()} to {name}, expected 0 … {_EXACT}")
+    few = not labels.size or labels.max() < 2**16
+    return labels.astype(np.uint16 if few else np.float32)
+
+
+def _check_writable(path: Path, stack: NDArray[Any]) -> None:
     if stack.ndim not in (2, 3) or not stack.size:
         raise ValueError(f"expected slices (Z, H, W) or an image (H, W) to write to {path}, got shape {stack.shape}")
     if stack.dtype.name not in WRITABLE:
         raise ValueError(f"cannot write numbers of type {stack.dtype} to {path}, expected one of {', '.join(WRITABLE)}")
     _checked(path, stack)
-    with new_file(path, overwrite=overwrite) as temporary:
-        tifffile.imwrite(temporary, stack, imagej=True, metadata={"axes": "ZYX"[-stack.ndim :]})
-
-
-def write_labels(path: Path, labels: NDArray[Any], *, overwrite: bool = False) -> None:
-    """Write label images with 16 bits, or if there are too many as floats, in which Fiji shows them as well."""
-    if labels.size and not 0 <= labels.min() <= labels.max() <= _EXACT:
-        raise ValueError(f"cannot write labels {labels.min()} … {labels.max()} to {path}, expected 0 … {_EXACT}")
-    few = not labels.size or labels.max() < 2**16
-    write_stack(path, labels.astype(np.uint16 if few else np.float32), overwrite=overwrite)
 
 
 def _pair(name: str, image_path: Path, mask_path: Path) -> Pair:

@@ -5,6 +5,7 @@ and by the same means: everything happens in one fixed orientation. The exceptio
 equal themselves turned by 180°. Stacks whose cells go through slices are turned as a whole.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +62,7 @@ def cells(
     settings: CellsConfig | None = None,
     forest: Forest | None = None,
     raw: ArrayLike | None = None,
+    report: Callable[[float], None] = lambda done: None,
 ) -> NDArray[np.int64]:
     """Label each pixel with its cell, from 1 on: (H, W) or (Z, H, W) as the membrane probabilities.
 
@@ -72,6 +74,7 @@ def cells(
         settings: the defaults if None
         forest: tells borders by features of edges; if it was grown with the raw image, that is needed too
         raw: the image that the probabilities were predicted from
+        report: called with the part of the slices that is done; slices that are joined are done all at once
     """
     settings = settings or CellsConfig()
     probabilities = check_probabilities(probabilities)
@@ -85,10 +88,12 @@ def cells(
         for index, image in enumerate(probabilities):
             labels[index] = cells(image, settings, forest, None if raw is None else raw[index]) + last
             last = labels[index].max()
+            report((index + 1) / len(labels))
         return labels
     turns = upright_turns(probabilities, settings.superpixels.threshold)
     upright = turn(probabilities, turns)
     labels = _upright_cells(upright, settings, forest, None if raw is None else turn(raw, turns))
+    report(1.0)
     return turn(labels, -turns)
 
 

@@ -4,7 +4,8 @@ Trees are grown by scikit-learn and kept as plain arrays: written without pickle
 no code, and evaluated here, so that predictions do not depend on the version of scikit-learn.
 """
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ _ARRAYS = {
     "probability": torch.float64,
 }
 _CHUNK = 1 << 22  # pairs of edge and tree at a time
+_PARTS = 20  # in which a forest is grown, to tell how far it has come
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,20 @@ class Forest:
 
 def grow_forest(examples: Iterable[tuple[Features, NDArray[np.int8]]], settings: ForestConfig | None = None) -> Forest:
     """Grow a forest from features of edges and their targets, as `edge_targets` gives them, of one or more graphs."""
+    return grow_and_test(examples, settings)[0]
+
+
+def grow_and_test(
+    examples: Iterable[tuple[Features, NDArray[np.int8]]],
+    settings: ForestConfig | None = None,
+    report: Callable[[float], None] = lambda done: None,
+) -> tuple[Forest, float]:
+    """`grow_forest`, and the part of the edges that it takes for the wrong kind, out of bag.
+
+    Each tree is grown from a random draw of the edges, and an edge is tested by the trees that were grown without it.
+    They have seen other edges of the same images, so new images are harder than this. It is NaN if every tree has seen
+    every edge. `report` is called with the part that is done.
+    """
     settings = settings or ForestConfig()
     examples = list(examples)
     if len({features.names for features, _ in examples}) != 1:
@@ -150,9 +166,18 @@ def grow_forest(examples: Iterable[tuple[Features, NDArray[np.int8]]], settings:
     borders = int(targets.sum())
     if not 0 < borders < len(targets):
         raise ValueError(f"expected edges of both kinds to learn from, got {borders} borders among {len(targets)}")
-    forest = RandomForestClassifier(settings.trees, max_depth=settings.depth or None, random_state=settings.seed)
-    forest.fit(values, targets)
-    return from_scikit_learn(forest, names)
+    forest = RandomForestClassifier(
+        max_depth=settings.depth or None, random_state=settings.seed, warm_start=True
+    )  # which goes on with the trees that there are, and has the same in the end
+    for trees in sorted({-(-settings.trees * part // _PARTS) for part in range(1, _PARTS + 1)}):
+        forest.set_params(n_estimators=trees, oob_score=trees == settings.trees)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # of edges that every tree has seen
+            forest.fit(values, targets)
+        report(trees / settings.trees)
+    votes = forest.oob_decision_function_  # (E, 2), 0 where every tree has seen the edge
+    tested = votes.sum(axis=1) > 0
+    wrong = (votes[tested, 1] > 0.5) != targets[tested]
+    return from_scikit_learn(forest, names), float(wrong.mean()) if wrong.size else float("nan")
 
 
 def from_scikit_learn(forest: Any, names: tuple[str, ...]) -> Forest:

@@ -67,7 +67,10 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
     text = json.dumps({key: _to_json(value, key, tensors) for key, value in state.items()})
     metadata = {"format": "pt", "state": text, "sha256": _digest(tensors, text)}
     with new_file(path, overwrite=True) as temporary:
-        save_file(tensors, temporary, metadata)
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:  # such as of a full disk
+            raise OSError(f"cannot write {path}: {error}") from error
 
 
 def read_state(path: Path) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """The task of the paper's §4.2: tell membrane from the inside of cells, pixel by pixel."""
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sfcnn.data.crops import CropConfig, random_crops
+from sfcnn.data.crops import CropConfig, check_slices, random_crops
 from sfcnn.segmentation.tiles import pad_by_reflection
 from sfcnn.training.task import Outcome, Share, seeded_generator
 
@@ -12,7 +14,7 @@ class MembraneTask:
     """Pixel-wise binary cross-entropy on random crops of slices; other slices are held out.
 
     Args:
-        images, membranes: slices (Z, H, W) to train on, and which of their pixels are membrane.
+        images, membranes: slices (H, W) to train on, and which of their pixels are membrane.
         held_out: the same for validation.
         crops: how crops are drawn.
         batch_size: crops of a step, over all processes together.
@@ -22,16 +24,18 @@ class MembraneTask:
 
     def __init__(
         self,
-        images: Tensor,
-        membranes: Tensor,
-        held_out: tuple[Tensor, Tensor],
+        images: Sequence[Tensor],
+        membranes: Sequence[Tensor],
+        held_out: tuple[Sequence[Tensor], Sequence[Tensor]],
         *,
         crops: CropConfig,
         batch_size: int,
         steps: int,
         seed: int,
     ) -> None:
-        self.images, self.membranes, self.held_out = images.float(), membranes.float(), held_out
+        for slices in ((images, membranes), held_out):
+            check_slices(*slices, crops.size)
+        self.images, self.membranes, self.held_out = images, membranes, held_out
         self.train_images, self.validation_images = len(images), len(held_out[0])
         self.crops, self.batch_size, self.steps, self.seed = crops, batch_size, steps, seed
 
@@ -54,15 +58,12 @@ class MembraneTask:
     def validation(self, share: Share) -> list[tuple[Tensor, Tensor]]:
         """The slices held out, cut into crops side by side as far as whole ones fit, with the training's margins."""
         size, margin = self.crops.size, self.crops.margin
-        images, membranes = (part.float() for part in self.held_out)
-        padded = pad_by_reflection(images, margin, 1)
-        pieces = [
-            (
-                padded[z, row : row + size + 2 * margin, column : column + size + 2 * margin],
-                membranes[z, row : row + size, column : column + size],
-            )
-            for z in range(len(images))
-            for row in range(0, images.shape[1] - size + 1, size)
-            for column in range(0, images.shape[2] - size + 1, size)
-        ][share.rank :: share.processes]
-        return [(image[None, None], mask[None, None]) for image, mask in pieces]
+        pieces = []
+        for image, membrane in zip(*self.held_out, strict=True):
+            padded = pad_by_reflection(image.float(), margin, 1)
+            for row in range(0, image.shape[0] - size + 1, size):
+                for column in range(0, image.shape[1] - size + 1, size):
+                    window = padded[row : row + size + 2 * margin, column : column + size + 2 * margin]
+                    target = membrane[row : row + size, column : column + size].float()
+                    pieces.append((window[None, None], target[None, None]))
+        return pieces[share.rank :: share.processes]

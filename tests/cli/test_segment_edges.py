@@ -1,0 +1,190 @@
+import errno
+import re
+import resource
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+
+import sfcnn.training.checkpoint
+from cli.conftest import Fails, files
+from segmentation.conftest import Texture, make_texture
+from sfcnn.cli import main
+from sfcnn.data.stacks import as_fraction, write_labels, write_stack
+from sfcnn.segmentation.cells import CellsConfig, describe
+from sfcnn.segmentation.features import Features
+from sfcnn.segmentation.forest import Forest, ForestConfig, edge_targets, grow_and_test
+from sfcnn.segmentation.scoring import score_labels, truth_cells
+from sfcnn.segmentation.superpixels import SuperpixelsConfig
+
+SHAPE = (2, 72, 64)
+TREES = ("--trees", "12")
+
+
+@pytest.fixture
+def texture() -> Texture:
+    """Noisy probabilities in membrane.tif, the truth in truth.tif and labels.tif, images in raw.tif."""
+    one = make_texture(SHAPE, 14, seed=1, noise=2)
+    one.truth[0, :40] = 0  # nobody has drawn cells there
+    write_stack(Path("membrane.tif"), one.probabilities)
+    write_stack(Path("truth.tif"), np.where(one.truth > 0, 255, 0).astype(np.uint8))
+    write_labels(Path("labels.tif"), one.truth)
+    write_stack(Path("raw.tif"), noise())
+    return one
+
+
+def noise() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 2**16, SHAPE, np.uint16)
+
+
+def train(*words: str, name: str = "membrane.tif", truth: str = "truth.tif") -> Forest:
+    """Run `sfcnn segment train-edges` and return the forest that it writes."""
+    out = ("--out", "edges.safetensors", "--overwrite")
+    assert main(["segment", "train-edges", name, truth, *out, *TREES, *words]) == 0
+    return Forest.load(Path("edges.safetensors"))
+
+
+def grown(
+    probabilities: np.ndarray,
+    truth: np.ndarray,
+    raw: np.ndarray | None = None,
+    superpixels: SuperpixelsConfig | None = None,
+    **settings: int,
+) -> tuple[list[tuple[Features, np.ndarray]], Forest, float]:
+    """The same by the library: features and targets, the forest and its error."""
+    examples = []
+    for index, image in enumerate(probabilities):
+        chosen = CellsConfig(superpixels or SuperpixelsConfig())
+        regions, graph, features = describe(image, chosen, None if raw is None else raw[index])
+        examples.append((features, edge_targets(graph, regions, truth[index])))
+    return examples, *grow_and_test(examples, ForestConfig(**{"trees": 12} | settings))
+
+
+def same(forest: Forest, other: Forest) -> bool:
+    arrays = (field.name for field in fields(Forest) if field.name != "names")
+    return forest.names == other.names and all(
+        np.array_equal(getattr(forest, name), getattr(other, name)) for name in arrays
+    )
+
+
+def test_the_forest_is_that_of_the_library(texture: Texture, capsys: pytest.CaptureFixture[str]) -> None:
+    examples, forest, error = grown(texture.probabilities, truth_cells(texture.truth > 0))
+    assert same(train(), forest)
+    assert files() == {"membrane.tif", "truth.tif", "labels.tif", "raw.tif", "edges.safetensors"}
+    targets = np.concatenate([part for _, part in examples])
+    borders, within, ignored = (int((targets == kind).sum()) for kind in (1, 0, -1))
+    assert min(borders, within, ignored) > 0
+    shown = capsys.readouterr().out
+    assert f"{borders + within} edges to learn from in 2 slices: {borders} borders and {within} within cells; " in shown
+    assert f"; {ignored} ignored, " in shown
+    assert f"(out of bag): {error:.2%} of {borders + within} edges" in shown
+    assert "slices: 100 %\n" in shown
+    assert "trees: 100 %\n" in shown
+    assert shown.endswith("wrote edges.safetensors\n")
+
+
+def test_the_mean_probability_is_told_for_comparison(texture: Texture, capsys: pytest.CaptureFixture[str]) -> None:
+    train()
+    wrong = total = 0
+    for image, cells in zip(texture.probabilities, truth_cells(texture.truth > 0), strict=True):
+        regions, graph, _ = describe(image)
+        targets = edge_targets(graph, regions, cells)
+        wrong += int(((graph.edge_means(image) > 0.5) != targets)[targets >= 0].sum())
+        total += int((targets >= 0).sum())
+    found = re.search(r"by the mean probability along the edge: (.*) of (\d+) edges", capsys.readouterr().out)
+    assert found is not None
+    assert found.groups() == (f"{wrong / total:.2%}", str(total))
+
+
+def test_images_interior_and_labels(texture: Texture) -> None:
+    truth = texture.truth
+    assert same(train("--truth-labels", truth="labels.tif"), grown(texture.probabilities, truth)[1])
+    with_raw = grown(texture.probabilities, truth_cells(truth > 0), as_fraction(noise(), ""))[1]
+    assert same(train("--image", "raw.tif"), with_raw)
+    interior = (255 * (1 - texture.probabilities)).round().astype(np.uint8)
+    write_stack(Path("interior.tif"), interior)
+    wanted = grown(1 - as_fraction(interior, ""), truth_cells(truth > 0))[1]
+    assert same(train("--interior", name="interior.tif"), wanted)
+
+
+def test_options_change_the_forest(texture: Texture) -> None:
+    arguments = texture.probabilities, truth_cells(texture.truth > 0)
+    plain = train()
+    for words, wanted in (
+        ("--trees 5 --depth 3 --seed 2", grown(*arguments, trees=5, depth=3, seed=2)[1]),
+        (
+            "--threshold 0.5 --seed-sigma 1.5",
+            grown(*arguments, superpixels=SuperpixelsConfig(threshold=0.5, seed_sigma=1.5))[1],
+        ),
+    ):
+        forest = train(*words.split())
+        assert same(forest, wanted)
+        assert not same(forest, plain)
+
+
+def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["segment", "train-edges", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for field in fields(ForestConfig):
+        start = shown.index(f"--{field.name} ", shown.index("forest:"))
+        assert shown[start:].partition("(default: ")[2].partition(")")[0] == str(field.default)
+
+
+def test_what_is_learned_finds_cells_in_other_slices(texture: Texture) -> None:
+    """Where the network has found membranes faintly, the mean probability merges all cells, and the forest does not."""
+    write_stack(Path("faint.tif"), (0.4 * texture.probabilities).astype(np.float32))
+    train(name="faint.tif")
+    other = make_texture(SHAPE, 14, seed=2, noise=2)
+    write_stack(Path("new.tif"), (0.4 * other.probabilities).astype(np.float32))
+    scores = []
+    for words in ((), ("--forest", "edges.safetensors")):
+        assert main(["segment", "cells", "new.tif", "--out", "cells.tif", "--overwrite", *words]) == 0
+        scores.append(score_labels(tifffile.imread("cells.tif").astype(np.int64), other.truth).v_rand.best)
+    assert scores[1] > scores[0] + 0.1
+
+
+def test_a_mistake_is_one_line_and_nothing_is_written(texture: Texture, fails: Fails) -> None:
+    write_stack(Path("few.tif"), texture.probabilities[:1])
+    write_stack(Path("empty.tif"), np.zeros(SHAPE, np.uint8))
+    Path("page.tif").write_text("no image")
+    Path("mine.safetensors").write_text("my own")
+
+    def line(*words: str, name: str = "membrane.tif", truth: str = "truth.tif", out: str = "edges.safetensors") -> str:
+        return fails("segment", "train-edges", name, truth, "--out", out, *TREES, *words)
+
+    assert "missing.tif does not exist" in line(name="missing.tif")
+    assert "missing.tif does not exist" in line(truth="missing.tif")
+    assert "page.tif is no TIFF or PNG file" in line("--image", "page.tif")
+    assert "truth.tif is (2, 72, 64), but few.tif is (1, 72, 64), expected the same size" in line(name="few.tif")
+    assert "few.tif is (1, 72, 64), but membrane.tif is" in line("--image", "few.tif")
+    assert "expected a mask of two" in line(truth="membrane.tif")
+    assert "membrane.tif has no labels" in line("--truth-labels", truth="membrane.tif")
+    assert "expected edges of both kinds to learn from, got 0 borders among 0" in line(truth="empty.tif")
+    assert "trees must be at least 1, got 0" in line("--trees", "0")
+    assert "seed must be at least 0, got -1" in line("--seed", "-1")
+    assert "threshold must be in (0, 1], got 2.0" in line("--threshold", "2")
+    assert "output mine.safetensors exists" in line(out="mine.safetensors")
+    assert "truth.tif is named twice" in line("--overwrite", out="truth.tif")
+    assert Path("mine.safetensors").read_text() == "my own"
+
+
+def test_a_full_disk_leaves_no_file(texture: Texture, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(tensors: dict[str, Any], path: Path, metadata: dict[str, str]) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sfcnn.training.checkpoint, "save_file", half)
+        words = ("segment", "train-edges", "membrane.tif", "truth.tif", "--out", "edges.safetensors", *TREES)
+        assert "No space left on device" in fails(*words)
+    # The same by the system itself, whose error comes through safetensors.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        assert "cannot write edges.safetensors: " in fails(*words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
