@@ -69,7 +69,8 @@ class SlicesConfig:
             directory), "stack" (two TIFF files) or "pairs" (a folder with `images/` and `masks/`)
         path: of the stack's images, or of the folder
         masks: of the stack's masks
-        validation: how many slices, the last ones, are held out
+        validation: how many slices are held out
+        validation_from: number of the first of them, counted from 1; 0 for the last ones
         seed: of synthetic slices
     """
 
@@ -77,6 +78,7 @@ class SlicesConfig:
     path: str = ""
     masks: str = ""
     validation: int = 4
+    validation_from: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -89,6 +91,20 @@ class SlicesConfig:
                 raise ValueError(f"source {self.source!r} needs images.{name}")
         if self.validation < 1:
             raise ValueError(f"validation must be at least 1, got {self.validation}")
+        if self.validation_from < 0:
+            raise ValueError(f"validation_from must be at least 0, got {self.validation_from}")
+
+    def split(self, count: int) -> tuple[list[int], list[int]]:
+        """Indices of the slices to train on and of those held out, of `count` slices."""
+        first = self.validation_from - 1 if self.validation_from else count - self.validation
+        held_out = range(first, first + self.validation)
+        if not 0 <= held_out.start < held_out.stop <= count:
+            raise ValueError(
+                f"cannot hold out {self.validation} slices from number {first + 1} on, there are only {count}"
+            )
+        if len(held_out) == count:
+            raise ValueError(f"images.validation must be below {count}, the number of slices, got {self.validation}")
+        return [index for index in range(count) if index not in held_out], list(held_out)
 
 
 @dataclass(frozen=True)
@@ -176,13 +192,13 @@ def build_unet(config: UNetConfig, margin: int) -> UNet:
 
 
 def _make_task(config: MembraneConfig, slices: Slices) -> MembraneTask:
-    held_out = config.images.validation
-    if held_out >= len(slices.images):
-        raise ValueError(f"images.validation must be below {len(slices.images)}, the number of slices, got {held_out}")
+    train, held_out = (
+        ([slices.images[index] for index in part], [slices.membranes[index] for index in part])
+        for part in config.images.split(len(slices.images))
+    )
     return MembraneTask(
-        slices.images[:-held_out],
-        slices.membranes[:-held_out],
-        (slices.images[-held_out:], slices.membranes[-held_out:]),
+        *train,
+        held_out,
         crops=config.crops,
         batch_size=config.optimization.batch_size,
         steps=config.steps,
