@@ -1,9 +1,9 @@
-"""Figures: the atoms, a filter at all orientations, error against angle. Needs matplotlib."""
+"""Figures: the atoms, a filter at all orientations, error against angle, cells. Needs matplotlib."""
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from sfcnn.steering import orientation_angles, steer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 _COLORS = "RdBu_r"  # red positive, white zero, blue negative
 
@@ -147,3 +148,35 @@ def error_points(points: Mapping[str, Sequence[float]], title: str) -> "Figure":
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
     return figure
+
+
+def segmentation_rows(rows: Mapping[str, Mapping[str, "NDArray[Any]"]], title: str) -> "Figure":
+    """One row of pictures per network, columns by name: label images (integers) in random colours, others as they are.
+
+    Images are (H, W) of brightness in [0, 1], or (H, W, 3) of colours.
+    """
+    columns = list(next(iter(rows.values())))
+    figure = _new_figure(2.6 * len(columns), 2.75 * len(rows) + 0.3)
+    grid = figure.subplots(len(rows), len(columns), squeeze=False)
+    for row, (name, images) in zip(grid, rows.items(), strict=True):
+        for axes, (column, image) in zip(row, images.items(), strict=True):
+            if image.ndim == 2 and image.dtype.kind in "iu":
+                axes.imshow(_random_colors(image), interpolation="nearest")
+            else:
+                axes.imshow(image, cmap="gray", vmin=0, vmax=None if image.ndim == 3 else 1, interpolation="nearest")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            if axes in grid[0]:
+                axes.set_title(column, fontsize=9)
+        row[0].set_ylabel(name, fontsize=9)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def _random_colors(labels: "NDArray[Any]") -> "NDArray[Any]":
+    """Labels (H, W) → colours (H, W, 3), the same for the same label; 0 is black."""
+    import numpy as np
+
+    colors = np.random.default_rng(0).uniform(0.25, 1.0, (int(labels.max()) + 1, 3))
+    colors[0] = 0
+    return colors[labels]

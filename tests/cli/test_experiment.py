@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import sfcnn.experiments.sweep
+import sfcnn.experiments.digits
 from cli.conftest import Fails, files
 from sfcnn.cli import main
 from sfcnn.data.datasets import load_splits
@@ -17,15 +17,31 @@ TINY = [
     *("--train.model.width", "0.1", "--train.model.orientations", "2", "--train.model.engine", "direct"),
     *("--train.optimization.batch_size", "20", "--train.optimization.epochs", "1"),
 ]
+SLICES = [
+    *("--train.images.source", "synthetic", "--train.images.validation", "1", "--trees", "2"),
+    *("--train.model.levels", "2", "--train.model.channels", "1", "--train.model.orientations", "2"),
+    *(
+        "--train.crops.size",
+        "32",
+        "--train.crops.margin",
+        "4",
+        "--train.optimization.epochs",
+        "1",
+        "--train.steps",
+        "1",
+    ),
+]
 SWEEPS = {
     "orientations": ["--orientations", "[1, 2]", "--train_images", "[40]", "--seeds", "[0]"],
     "generalization": ["--kinds", "[steerable, plain-channels]", "--augmentations=[none]", "--angles", "4"],
     "benchmark": ["--variants", "[he, coeff]", "--seeds", "[3]"],
+    "isbi": ["--kinds", "[steerable, plain-parameters]", "--folds", "[2]"],
 }
 CELLS = {
     "orientations": ["n40-L1-s0", "n40-L2-s0"],
     "generalization": ["steerable-none-s0", "plain-channels-none-s0"],
     "benchmark": ["he-s3", "coeff-s3"],
+    "isbi": ["steerable-slices2-2-s0", "plain-parameters-slices2-2-s0"],
 }
 
 
@@ -34,11 +50,11 @@ load_splits_once = functools.cache(load_splits)
 
 @pytest.fixture(autouse=True)
 def _digits_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sfcnn.experiments.sweep, "load_splits", load_splits_once)
+    monkeypatch.setattr(sfcnn.experiments.digits, "load_splits", load_splits_once)
 
 
 def sweep(name: str, *words: str) -> int:
-    return main(["experiment", name, *TINY, *SWEEPS[name], "--out", "sweep", *words])
+    return main(["experiment", name, *(TINY if name != "isbi" else SLICES), *SWEEPS[name], "--out", "sweep", *words])
 
 
 def snapshot() -> dict[str, tuple[bytes, int]]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sfcnn.experiments.orientations import ORIENTATIONS, OrientationsConfig
+from sfcnn.experiments.orientations import EXPERIMENT as ORIENTATIONS
+from sfcnn.experiments.orientations import OrientationsConfig
 from sfcnn.experiments.sweep import Cell, Result, run_cells
 from sfcnn.training.checkpoint import read_state
 from sfcnn.training.config import ImagesConfig, ModelConfig, OptimizationConfig, TrainConfig
@@ -41,7 +42,7 @@ def small_result(place: dict[str, Any], **measured: Any) -> Result:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished sweep; not to be changed."""
     directory = tmp_path_factory.mktemp("sweep") / "done"
-    for _ in run_cells(ORIENTATIONS, SETTINGS, ORIENTATIONS.cells(SETTINGS), directory, None):
+    for _ in run_cells(ORIENTATIONS, ORIENTATIONS.cells(SETTINGS), directory, None):
         pass
     return directory
 

@@ -9,7 +9,7 @@ import pytest
 from experiments.conftest import TRAIN, small_result
 from sfcnn.data.augmentation import AUGMENTATIONS
 from sfcnn.experiments.generalization import (
-    GENERALIZATION,
+    EXPERIMENT,
     GeneralizationConfig,
     cells,
     curves,
@@ -53,7 +53,7 @@ def test_by_default_the_paper_s_three_networks_and_four_augmentations() -> None:
 
 
 def test_quarter_turns_of_the_images_change_nothing_for_four_orientations(tmp_path: Path) -> None:
-    results = list(run_cells(GENERALIZATION, TINY, cells(TINY), tmp_path, None))
+    results = list(run_cells(EXPERIMENT, cells(TINY), tmp_path, None))
     different = {result["cell"]: len(set(result["errors"])) for result in results}
     assert different["steerable-none-s0"] == different["steerable-quarter-turns-s0"] == 1
     assert different["plain-channels-none-s0"] > 1

@@ -8,7 +8,8 @@ from torch import nn
 
 from experiments.conftest import SETTINGS, TRAIN, small_result
 from sfcnn.data.digits import Digits
-from sfcnn.experiments.orientations import ORIENTATIONS, OrientationsConfig, cells, curves, draw, measure, table
+from sfcnn.experiments.orientations import EXPERIMENT as ORIENTATIONS
+from sfcnn.experiments.orientations import OrientationsConfig, cells, curves, draw, measure, table
 
 FULL = OrientationsConfig()
 GRID = OrientationsConfig(orientations=(4, 1), train_images=(2000, 50), seeds=(3, 5))
@@ -46,7 +47,7 @@ def test_what_is_measured_is_the_error() -> None:
             return nn.functional.one_hot(torch.full((len(images),), 9), 10).float()
 
     digits = Digits(torch.rand(8, 1, 28, 28), torch.tensor([9, 9, 1, 2, 9, 9, 9, 9]))
-    assert measure(SETTINGS, cells(SETTINGS)[0], Nine(), digits) == {"test_error": 25.0}
+    assert measure(cells(SETTINGS)[0], Nine(), digits) == {"test_error": 25.0}
 
 
 def test_the_curves_are_means_over_seeds_in_rising_order() -> None:

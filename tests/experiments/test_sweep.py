@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from experiments.conftest import SETTINGS, TRAIN, snapshot, weights
-from sfcnn.experiments import CONFIGS, EXPERIMENTS, GENERALIZATION, ORIENTATIONS, sweep
+from sfcnn.experiments import CONFIGS, EXPERIMENTS, load_experiment, sweep
+from sfcnn.experiments.orientations import EXPERIMENT as ORIENTATIONS
 from sfcnn.experiments.orientations import OrientationsConfig
 from sfcnn.experiments.sweep import (
     Cell,
@@ -42,24 +43,34 @@ def errors(directory: Path, cells: list[Cell] = CELLS) -> list[float]:
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_settings_of_every_experiment_make_cells_of_different_names(name: str, quick: bool) -> None:
-    experiment = EXPERIMENTS[name]
+    experiment = load_experiment(name)
     settings = read_settings(experiment.settings, experiment.config_path(quick=quick))
     cells = experiment.cells(settings)
     assert len({cell.name for cell in cells}) == len(cells) > 1
     assert len({repr(cell.train) for cell in cells}) == len(cells)
     assert all(cell.name == Path(cell.name).name for cell in cells)  # a directory of its own each
-    assert "regenerated" in settings.train.images.dataset or settings.train.images.dataset == "mnist"
+    if name == "isbi":
+        assert settings.train.images.source == "isbi"
+    else:
+        assert "regenerated" in settings.train.images.dataset or settings.train.images.dataset == "mnist"
     if not quick:
-        assert (settings.train.optimization, settings.train.model.width) == (type(TRAIN)().optimization, 1.0)
+        default = type(settings.train)()
+        assert settings.train.optimization == default.optimization
+        assert settings.train.model.orientations == default.model.orientations
 
 
 def test_no_settings_file_is_left_out() -> None:
     """Those of the experiments are tested above."""
-    expected = {experiment.config_path(quick=quick) for experiment in EXPERIMENTS.values() for quick in (False, True)}
+    expected = {
+        experiment.config_path(quick=quick)
+        for experiment in map(load_experiment, EXPERIMENTS)
+        for quick in (False, True)
+    }
     assert set(CONFIGS.iterdir()) == {*expected, CONFIGS / "demo.yaml"}
-    demo = read_settings(GENERALIZATION.settings, CONFIGS / "demo.yaml")
+    generalization = load_experiment("generalization")
+    demo = read_settings(generalization.settings, CONFIGS / "demo.yaml")
     assert demo.train.images.dataset == "digits"  # which need no download
-    assert len(GENERALIZATION.cells(demo)) == 2
+    assert len(generalization.cells(demo)) == 2
 
 
 def test_a_cell_tells_where_its_numbers_come_from(done: Path) -> None:
@@ -88,19 +99,19 @@ def never(cell: Cell) -> list[Any]:
 
 def test_a_finished_sweep_is_not_trained_again(copy: Path) -> None:
     before = snapshot(copy)
-    results = list(run_cells(ORIENTATIONS, SETTINGS, CELLS, copy, None, observers=never))
+    results = list(run_cells(ORIENTATIONS, CELLS, copy, None, observers=never))
     assert [result["cell"] for result in results] == [cell.name for cell in CELLS]
     assert snapshot(copy) == before
 
 
 def test_a_cell_that_another_process_has_done_is_taken(copy: Path) -> None:
     before = snapshot(copy)
-    assert run_cell(ORIENTATIONS, SETTINGS, CELLS[0], copy, None) == finished(CELLS[0], copy)
+    assert run_cell(ORIENTATIONS, CELLS[0], copy, None) == finished(CELLS[0], copy)
     assert snapshot(copy) == before
 
 
 def test_a_sweep_stopped_between_cells_goes_on(done: Path, tmp_path: Path) -> None:
-    started = run_cells(ORIENTATIONS, SETTINGS, CELLS, tmp_path, None)
+    started = run_cells(ORIENTATIONS, CELLS, tmp_path, None)
     first = next(started)
     started.close()  # type: ignore[attr-defined]
     assert [path.name for path in (tmp_path / "cells").iterdir()] == [first["cell"]]
@@ -111,7 +122,7 @@ def test_a_sweep_stopped_between_cells_goes_on(done: Path, tmp_path: Path) -> No
         trained.append(cell.name)
         return []
 
-    results = list(run_cells(ORIENTATIONS, SETTINGS, CELLS, tmp_path, None, observers=observers))
+    results = list(run_cells(ORIENTATIONS, CELLS, tmp_path, None, observers=observers))
     assert results[0] == first
     assert trained == [cell.name for cell in CELLS[1:]]
     after = snapshot(tmp_path)
@@ -137,9 +148,9 @@ class StopAfter:
 def test_a_sweep_stopped_within_a_cell_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     settings = replace(SETTINGS, seeds=(0,), orientations=(2,), train=replace(TRAIN, checkpoint_steps=1))
     (cell,) = cells = ORIENTATIONS.cells(settings)
-    list(run_cells(ORIENTATIONS, settings, cells, tmp_path / "whole", None))
+    list(run_cells(ORIENTATIONS, cells, tmp_path / "whole", None))
     with pytest.raises(KeyboardInterrupt):
-        list(run_cells(ORIENTATIONS, settings, cells, tmp_path / "part", None, observers=lambda cell: [StopAfter(2)]))
+        list(run_cells(ORIENTATIONS, cells, tmp_path / "part", None, observers=lambda cell: [StopAfter(2)]))
     assert finished(cell, tmp_path / "part") is None
     steps: list[int] = []
 
@@ -147,7 +158,7 @@ def test_a_sweep_stopped_within_a_cell_goes_on_from_its_checkpoint(tmp_path: Pat
         def step(self, progress: Progress, steps_: int, loss: float) -> None:
             steps.append(progress.step)
 
-    list(run_cells(ORIENTATIONS, settings, cells, tmp_path / "part", None, observers=lambda cell: [Count(0)]))
+    list(run_cells(ORIENTATIONS, cells, tmp_path / "part", None, observers=lambda cell: [Count(0)]))
     assert steps == [2]  # the first step was not done again
     assert errors(tmp_path / "part", cells) == errors(tmp_path / "whole", cells)
     ours, expected = (weights(tmp_path / run, cell) for run in ("part", "whole"))
@@ -159,14 +170,14 @@ def test_a_cell_trained_but_not_measured_is_only_measured(copy: Path, done: Path
     (copy / "cells" / cell.name / "cell.json").unlink()
     file = copy / "cells" / cell.name / "best.safetensors"
     before = file.stat().st_mtime_ns
-    list(run_cells(ORIENTATIONS, SETTINGS, [cell], copy, None))
+    list(run_cells(ORIENTATIONS, [cell], copy, None))
     assert file.stat().st_mtime_ns == before
     assert errors(copy) == errors(done)
 
 
 def test_two_processes_find_the_same_as_one(done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)  # so that each has one thread, as here
-    results = list(run_cells(ORIENTATIONS, SETTINGS, CELLS[:2], tmp_path, None, processes=2))
+    results = list(run_cells(ORIENTATIONS, CELLS[:2], tmp_path, None, processes=2))
     assert {result["cell"] for result in results} == {cell.name for cell in CELLS[:2]}
     assert errors(tmp_path) == errors(done)[:2]
     for cell in CELLS[:2]:
@@ -191,12 +202,12 @@ def test_a_process_that_was_killed_is_named(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(sweep, "ProcessPoolExecutor", Pool)
     with pytest.raises(ValueError, match=r"a process of the sweep was killed.*: the same command goes on"):
-        list(run_cells(ORIENTATIONS, SETTINGS, CELLS, tmp_path, None, processes=2))
+        list(run_cells(ORIENTATIONS, CELLS, tmp_path, None, processes=2))
 
 
 def test_processes_must_be_at_least_one(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="processes must be at least 1, got 0"):
-        list(run_cells(ORIENTATIONS, SETTINGS, CELLS, tmp_path, None, processes=0))
+        list(run_cells(ORIENTATIONS, CELLS, tmp_path, None, processes=0))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +223,7 @@ def test_processes_must_be_at_least_one(tmp_path: Path) -> None:
 def test_other_settings_in_the_same_directory_are_refused(changed: OrientationsConfig, copy: Path) -> None:
     before = snapshot(copy)
     with pytest.raises(ValueError, match=r"^[^\n]*cell\.json was measured with other settings: choose another --out$"):
-        list(run_cells(ORIENTATIONS, changed, ORIENTATIONS.cells(changed), copy, None))
+        list(run_cells(ORIENTATIONS, ORIENTATIONS.cells(changed), copy, None))
     assert snapshot(copy) == before
 
 
@@ -231,7 +242,7 @@ def test_a_damaged_result_is_named(content: str, copy: Path) -> None:
 def test_too_many_test_images_are_noticed_before_training(tmp_path: Path) -> None:
     settings = replace(SETTINGS, test_images=1501)
     with pytest.raises(ValueError, match="test_images must be at most 1500, the number of such images, got 1501"):
-        list(run_cells(ORIENTATIONS, settings, ORIENTATIONS.cells(settings), tmp_path, None))
+        list(run_cells(ORIENTATIONS, ORIENTATIONS.cells(settings), tmp_path, None))
     assert not list(tmp_path.iterdir())
 
 
@@ -239,7 +250,7 @@ def test_missing_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("SFCNN_DATA", raising=False)
     settings = replace(SETTINGS, train=replace(TRAIN, images=replace(TRAIN.images, dataset="mnist")))
     with pytest.raises(ValueError, match="data set mnist needs a directory"):
-        list(run_cells(ORIENTATIONS, settings, ORIENTATIONS.cells(settings), tmp_path, None))
+        list(run_cells(ORIENTATIONS, ORIENTATIONS.cells(settings), tmp_path, None))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,10 @@ def small_net(crop: int = 0, **options: object) -> UNet:
 
 @settings(max_examples=12)
 @given(
-    height=st.integers(5, 150), width=st.integers(5, 150), tile=st.integers(20, 90), margin=st.sampled_from([0, 4, 7])
+    height=st.integers(5, 150),
+    width=st.integers(5, 150),
+    tile=st.integers(20, 90),
+    margin=st.sampled_from([0, 4, 7, 40]),
 )
 def test_tiles_do_not_matter(height: int, width: int, tile: int, margin: int) -> None:
     net = small_net(margin)

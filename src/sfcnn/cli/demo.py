@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 def parser() -> "SettingsParser":
     """Every setting of the experiment is an option."""
     from sfcnn.cli.experiment import sweep_parser
-    from sfcnn.experiments import CONFIGS, GENERALIZATION
+    from sfcnn.experiments import CONFIGS, load_experiment
 
     return sweep_parser(
-        GENERALIZATION,
+        load_experiment("generalization"),
         CONFIGS / "demo.yaml",
         "sfcnn demo",
         "Train a small steerable network and a plain CNN with as many parameters on upright digits, and test\n"
@@ -32,10 +32,11 @@ def run(arguments: Any) -> None:
     """Train, test, print the table and write the results."""
     from sfcnn.cli.experiment import carry_out
     from sfcnn.console import make_console
-    from sfcnn.experiments import GENERALIZATION
+    from sfcnn.experiments import load_experiment
     from sfcnn.training.settings import make_settings
 
     values = arguments.as_dict()
     out, data, processes, _ = (values.pop(name) for name in ("out", "data", "processes", "config"))
-    settings = make_settings(GENERALIZATION.settings, values)
-    carry_out(GENERALIZATION, settings, make_console(), out, data, processes)
+    experiment = load_experiment("generalization")
+    settings = make_settings(experiment.settings, values)
+    carry_out(experiment, settings, make_console(), out, data, processes)

@@ -19,7 +19,7 @@ def parser() -> Parser:
     from sfcnn.experiments import EXPERIMENTS
 
     width = max(map(len, EXPERIMENTS)) + 2
-    names = "\n".join(f"  {name:<{width}}{experiment.purpose}" for name, experiment in EXPERIMENTS.items())
+    names = "\n".join(f"  {name:<{width}}{purpose}" for name, purpose in EXPERIMENTS.items())
     parser = Parser(
         "sfcnn experiment",
         usage="sfcnn experiment [-h] EXPERIMENT …",
@@ -37,12 +37,15 @@ def parser() -> Parser:
 
 def settings_parser(experiment: "Experiment[Any]", defaults: Path) -> "SettingsParser":
     """Every setting of an experiment is an option."""
+    from sfcnn.experiments import EXPERIMENTS
+
+    purpose = EXPERIMENTS[experiment.name]
     command = f"sfcnn experiment {experiment.name}"
     parser = sweep_parser(
         experiment,
         defaults,
         command,
-        f"{experiment.purpose[0].upper()}{experiment.purpose[1:]}. A sweep of training runs, called cells, into a\n"
+        f"{purpose[0].upper()}{purpose[1:]}. A sweep of training runs, called cells, into a\n"
         "table, a JSON file and a figure. The same command goes on where an interrupted one stopped.",
         (
             f"{command} --quick --processes 2",
@@ -75,11 +78,11 @@ def sweep_parser(
 def run(arguments: argparse.Namespace) -> None:
     """Run the cells that are left; when all are done, write and show what they say."""
     from sfcnn.console import make_console
-    from sfcnn.experiments import EXPERIMENTS
+    from sfcnn.experiments import load_experiment
     from sfcnn.experiments.sweep import choose_cells, finished
     from sfcnn.training.settings import make_settings
 
-    experiment = EXPERIMENTS[arguments.name]
+    experiment = load_experiment(arguments.name)
     defaults = experiment.config_path(quick="--quick" in arguments.arguments)
     values = settings_parser(experiment, defaults).parse_args(arguments.arguments).as_dict()
     names = ("quick", "out", "data", "processes", "only", "list", "config")
@@ -109,7 +112,7 @@ def carry_out(
     from sfcnn.experiments.sweep import choose_cells, finished, summarize
 
     cells = experiment.cells(settings)
-    _train(experiment, settings, choose_cells(cells, only), console, out, data_directory(data), processes)
+    _train(experiment, choose_cells(cells, only), console, out, data_directory(data), processes)
     results = [result for result in (finished(cell, out) for cell in cells) if result is not None]
     missing = len(cells) - len(results)
     if missing:
@@ -126,7 +129,6 @@ def carry_out(
 
 def _train(
     experiment: "Experiment[Any]",
-    settings: Any,
     cells: "Sequence[Cell]",
     console: "Console",
     out: Path,
@@ -146,7 +148,7 @@ def _train(
         return displays
 
     try:
-        results = run_cells(experiment, settings, cells, out, data, processes=processes, observers=observers)
+        results = run_cells(experiment, cells, out, data, processes=processes, observers=observers)
         for number, result in enumerate(results, start=1):
             seconds = result["run"]["seconds"] + result["test_seconds"]
             console.print(f"{result['cell']} done, {seconds:.0f} s ({number} of {len(cells)})")

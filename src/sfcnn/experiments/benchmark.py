@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from sfcnn.experiments.digits import on_test_images, train_digits
 from sfcnn.experiments.orientations import measure
 from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
 from sfcnn.training.config import ModelConfig, TrainConfig
@@ -93,21 +94,21 @@ def table(settings: BenchmarkConfig, results: list[Result]) -> Table:
     return Table(f"Test error (%): {here}", ["method", "measured here", "published, mnist-rot"], rows)
 
 
-def draw(settings: BenchmarkConfig, results: list[Result], dataset: str) -> "Figure":
+def draw(settings: BenchmarkConfig, results: list[Result], directory: object) -> "Figure":
     """One column of points per variant, its mean marked."""
     from sfcnn.pictures import error_points
 
     run = results[0]["run"]
     points = {VARIANTS[variant][2]: values for variant, values in errors(results).items()}
-    return error_points(points, f"{dataset}, {run['train_images']:,} training images, {run['epochs']} epochs")
+    return error_points(points, f"{run['dataset']}, {run['train_images']:,} training images, {run['epochs']} epochs")
 
 
-BENCHMARK = Experiment(
+EXPERIMENT = Experiment(
     "benchmark",
-    "HeInit, CoeffInit and augmentation on rotated MNIST (table 1)",
     BenchmarkConfig,
     cells,
-    measure,
+    train_digits,
+    on_test_images(measure),
     table,
     draw,
 )

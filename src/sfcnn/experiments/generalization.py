@@ -8,6 +8,7 @@ from torch import nn
 
 from sfcnn.data.digits import Digits
 from sfcnn.evaluation import errors_by_angle, even_degrees
+from sfcnn.experiments.digits import on_test_images, train_digits
 from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
 from sfcnn.training.config import TrainConfig
 
@@ -67,9 +68,9 @@ def cells(settings: GeneralizationConfig) -> list[Cell]:
     return found
 
 
-def measure(settings: GeneralizationConfig, cell: Cell, net: nn.Module, test: Digits) -> Result:
+def measure(cell: Cell, net: nn.Module, test: Digits) -> Result:
     """The error on the test images at each angle."""
-    angles = even_degrees(settings.angles)
+    angles = even_degrees(cell.test["angles"])
     errors = list(errors_by_angle(net, test, angles, mode=cell.train.images.resampling))
     return {"angles": list(angles), "errors": errors}
 
@@ -106,7 +107,7 @@ def table(settings: GeneralizationConfig, results: list[Result]) -> Table:
     return Table(f"Test error (%), trained on {count:,} upright digits, {results[0]['run']['dataset']}", columns, rows)
 
 
-def draw(settings: GeneralizationConfig, results: list[Result], dataset: str) -> "Figure":
+def draw(settings: GeneralizationConfig, results: list[Result], directory: object) -> "Figure":
     """One panel per network, one line per augmentation, over the angle."""
     from sfcnn.pictures import error_panels
 
@@ -114,15 +115,16 @@ def draw(settings: GeneralizationConfig, results: list[Result], dataset: str) ->
     for (kind, augmentation), errors in curves(results).items():
         panels[_NAMES[kind]][_AUGMENTATIONS[augmentation]] = errors
     count = results[0]["run"]["train_images"]
-    return error_panels(results[0]["angles"], panels, f"Trained on {count:,} upright digits of {dataset}")
+    title = f"Trained on {count:,} upright digits of {results[0]['run']['dataset']}"
+    return error_panels(results[0]["angles"], panels, title)
 
 
-GENERALIZATION = Experiment(
+EXPERIMENT = Experiment(
     "generalization",
-    "train on upright digits, test at every angle (figure 4 right)",
     GeneralizationConfig,
     cells,
-    measure,
+    train_digits,
+    on_test_images(measure),
     table,
     draw,
 )

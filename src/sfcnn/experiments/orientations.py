@@ -8,6 +8,7 @@ from torch import nn
 
 from sfcnn.data.digits import Digits
 from sfcnn.evaluation import error_rate
+from sfcnn.experiments.digits import on_test_images, train_digits
 from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
 from sfcnn.training.config import TrainConfig
 
@@ -57,7 +58,7 @@ def cells(settings: OrientationsConfig) -> list[Cell]:
     return found
 
 
-def measure(settings: object, cell: Cell, net: nn.Module, test: Digits) -> Result:
+def measure(cell: Cell, net: nn.Module, test: Digits) -> Result:
     """The error on the test images."""
     return {"test_error": error_rate(net, test)}
 
@@ -84,20 +85,20 @@ def table(settings: OrientationsConfig, results: list[Result]) -> Table:
     return Table(f"Test error (%), {results[0]['run']['dataset']}, {len(settings.seeds)} seeds", columns, rows)
 
 
-def draw(settings: OrientationsConfig, results: list[Result], dataset: str) -> "Figure":
+def draw(settings: OrientationsConfig, results: list[Result], directory: object) -> "Figure":
     """Lines over Λ, one per size."""
     from sfcnn.pictures import error_against_orientations
 
     series = {f"{count:,} training images": points for count, points in curves(results).items()}
-    return error_against_orientations(series, f"{dataset}, {len(settings.seeds)} seeds")
+    return error_against_orientations(series, f"{results[0]['run']['dataset']}, {len(settings.seeds)} seeds")
 
 
-ORIENTATIONS = Experiment(
+EXPERIMENT = Experiment(
     "orientations",
-    "test error against the number of orientations Λ (figure 4 left)",
     OrientationsConfig,
     cells,
-    measure,
+    train_digits,
+    on_test_images(measure),
     table,
     draw,
 )

@@ -19,15 +19,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
-from torch import nn
 
-from sfcnn.data.datasets import load_splits
-from sfcnn.data.digits import Digits, first_images
 from sfcnn.files import write_json
 from sfcnn.provenance import provenance
-from sfcnn.training.config import TrainConfig
 from sfcnn.training.loop import Observer
-from sfcnn.training.runs import load_run, train
+from sfcnn.training.runs import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,8 +41,8 @@ class Cell:
 
     name: str  #: also of its directory
     place: dict[str, Any]  #: what sets it apart from the others
-    train: TrainConfig
-    test: dict[str, int]  #: what else its result depends on: test_images, 0 for all
+    train: Any  #: the settings of the run, a frozen dataclass
+    test: dict[str, Any]  #: what else its result depends on
 
 
 @dataclass(frozen=True)
@@ -60,15 +56,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Experiment(Generic[Settings]):
-    """A figure or table of the paper: which networks to train, what to measure, how to show it."""
+    """A figure or table of the paper: which networks to train, what to measure, how to show it.
+
+    `train` and `measure` are given a cell, its directory and that of the data. Training goes on where it stopped.
+    """
 
     name: str
-    purpose: str
     settings: type[Settings]
     cells: Callable[[Settings], list[Cell]]
-    measure: Callable[[Settings, Cell, nn.Module, Digits], Result]
+    train: Callable[[Cell, Path, Path | None, Sequence[Observer]], RunResult]
+    measure: Callable[[Cell, Path, Path | None], Result]
     table: Callable[[Settings, list[Result]], Table]
-    draw: Callable[[Settings, list[Result], str], "Figure"]
+    draw: Callable[[Settings, list[Result], Path], "Figure"]  #: from the directory of the experiment, if need be
 
     def config_path(self, *, quick: bool) -> Path:
         """The file with the full settings or with those that take minutes."""
@@ -119,8 +118,7 @@ def finished(cell: Cell, directory: Path) -> Result | None:
 
 
 def run_cell(
-    experiment: Experiment[Settings],
-    settings: Settings,
+    experiment: Experiment[Any],
     cell: Cell,
     directory: Path,
     data: Path | None,
@@ -130,19 +128,14 @@ def run_cell(
     done = finished(cell, directory)
     if done is not None:
         return done
-    images = cell.train.images
-    splits = load_splits(images.dataset, data, seed=images.seed, resampling=images.resampling)
-    test = first_images(splits.test, cell.test["test_images"], "test_images")
     path = directory / "cells" / cell.name
-    run = train(cell.train, splits, path, resume=True, observers=observers)
-    _, net = load_run(path)
+    run = experiment.train(cell, path, data, observers)
     start = time.perf_counter()
-    measured = experiment.measure(settings, cell, net, test)
+    measured = experiment.measure(cell, path, data)
     result = {
         "cell": cell.name,
         **cell.place,
         **measured,
-        "test_images": len(test.labels),
         "run": asdict(run),
         "test_seconds": time.perf_counter() - start,
         "train": asdict(cell.train),
@@ -165,16 +158,15 @@ def end_with_parent() -> None:
     Thread(target=wait, daemon=True).start()
 
 
-def _worker(name: str, settings: Any, cell: Cell, directory: Path, data: Path | None, threads: int) -> Result:
-    from sfcnn.experiments import EXPERIMENTS
+def _worker(name: str, cell: Cell, directory: Path, data: Path | None, threads: int) -> Result:
+    from sfcnn.experiments import load_experiment
 
     torch.set_num_threads(threads)
-    return run_cell(EXPERIMENTS[name], settings, cell, directory, data)
+    return run_cell(load_experiment(name), cell, directory, data)
 
 
 def run_cells(
-    experiment: Experiment[Settings],
-    settings: Settings,
+    experiment: Experiment[Any],
     cells: Sequence[Cell],
     directory: Path,
     data: Path | None,
@@ -194,11 +186,11 @@ def run_cells(
             yield done
     if processes == 1 or len(waiting) < 2:
         for cell in waiting:
-            yield run_cell(experiment, settings, cell, directory, data, observers(cell))
+            yield run_cell(experiment, cell, directory, data, observers(cell))
         return
     threads = max(1, (os.cpu_count() or 1) // processes)
     with ProcessPoolExecutor(processes, get_context("spawn"), initializer=end_with_parent) as pool:
-        jobs = [pool.submit(_worker, experiment.name, settings, cell, directory, data, threads) for cell in waiting]
+        jobs = [pool.submit(_worker, experiment.name, cell, directory, data, threads) for cell in waiting]
         try:
             for job in as_completed(jobs):
                 yield job.result()
@@ -226,5 +218,5 @@ def summarize(experiment: Experiment[Settings], settings: Any, results: list[Res
         "cells": results,
     }
     write_json(json_path, summary, overwrite=True)
-    save_figure(experiment.draw(settings, results, results[0]["run"]["dataset"]), picture, overwrite=True)
+    save_figure(experiment.draw(settings, results, directory), picture, overwrite=True)
     return [json_path, picture]

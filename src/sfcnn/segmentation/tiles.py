@@ -101,7 +101,7 @@ def predict_tiles(
     if tile < 1 or margin < 0:
         raise ValueError(f"tile must be at least 1 and margin at least 0, got {tile} and {margin}")
     unit = coarsest_pixel(net)
-    reach = receptive_radius(net) if halo is None else max(halo, margin)
+    reach = max(receptive_radius(net) if halo is None else halo, margin)
     padded = pad_by_reflection(image, margin, unit)
     like = next(net.parameters())
     height, width = image.shape[-2:]
