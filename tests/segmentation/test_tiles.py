@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sfcnn.models import membrane_unet, plain_unet
 from sfcnn.models.unet import UNet
-from sfcnn.segmentation.tiles import pad_by_reflection, predict_image, predict_tiles, receptive_radius
+from sfcnn.segmentation.tiles import largest_tile, pad_by_reflection, predict_image, predict_tiles, receptive_radius
 
 
 def small_net(crop: int = 0, **options: object) -> UNet:
@@ -108,3 +108,12 @@ def test_mistakes_are_said(change: dict[str, object], message: str) -> None:
         predict_image(small_net(), torch.rand(1, 16, 16), **change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"expected an image \(C, H, W\)"):
         predict_image(small_net(), torch.rand(16, 16))
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_more_memory_makes_larger_tiles(plain: bool) -> None:
+    net = plain_unet(12, levels=3) if plain else small_net()
+    sides = [largest_tile(net, memory) for memory in (1e3, 1e9, 4e9)]
+    assert sides[0] == 64
+    assert sides[2] + 2 * receptive_radius(net) == pytest.approx(2 * (sides[1] + 2 * receptive_radius(net)), abs=2)
+    assert largest_tile(net, 1e9, halo=0) == sides[1] + 2 * receptive_radius(net)

@@ -157,10 +157,11 @@ def _write(arguments: argparse.Namespace, labels: "NDArray[np.int64]") -> None:
     """Write the labels and what lies between them, both or none."""
     import numpy as np
 
+    from sfcnn.data.geometry import read_geometry
     from sfcnn.data.stacks import as_writable_labels, write_stacks
     from sfcnn.segmentation.thinning import draw_borders
 
     stacks = {arguments.out: as_writable_labels(labels, arguments.out)}
     if arguments.boundaries is not None:
         stacks[arguments.boundaries] = np.where(draw_borders(labels), 255, 0).astype(np.uint8)
-    write_stacks(stacks, overwrite=arguments.overwrite)
+    write_stacks(stacks, geometry=read_geometry(arguments.probabilities), overwrite=arguments.overwrite)

@@ -20,6 +20,7 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from sfcnn.data.geometry import UNKNOWN, Geometry
 from sfcnn.files import new_file
 
 #: Endings of the files in a folder of pairs.
@@ -145,12 +146,15 @@ def read_stack_pairs(images: Path, masks: Path) -> list[Pair]:
     return [Pair(f"{images.stem}, slice {number}", *pair) for number, pair in enumerate(slices, start=1)]
 
 
-def write_stack(path: Path, stack: NDArray[Any], *, overwrite: bool = False) -> None:
-    """Write slices (Z, H, W) or an image (H, W) as a TIFF file that Fiji and napari open; whole or not at all."""
-    write_stacks({path: stack}, overwrite=overwrite)
+def write_stack(path: Path, stack: NDArray[Any], *, geometry: Geometry = UNKNOWN, overwrite: bool = False) -> None:
+    """Write slices (Z, H, W) or an image (H, W) as a TIFF file that Fiji and napari open; whole or not at all.
+
+    `geometry` says how large pixels are, as `read_geometry` finds it in another file.
+    """
+    write_stacks({path: stack}, geometry=geometry, overwrite=overwrite)
 
 
-def write_stacks(stacks: Mapping[Path, NDArray[Any]], *, overwrite: bool = False) -> None:
+def write_stacks(stacks: Mapping[Path, NDArray[Any]], *, geometry: Geometry = UNKNOWN, overwrite: bool = False) -> None:
     """Write several as `write_stack` does, all or none of them."""
     for path, stack in stacks.items():
         _check_writable(path, stack)
@@ -158,7 +162,8 @@ def write_stacks(stacks: Mapping[Path, NDArray[Any]], *, overwrite: bool = False
         for path, stack in stacks.items():
             temporary = files.enter_context(new_file(path, overwrite=overwrite))
             try:
-                tifffile.imwrite(temporary, stack, imagej=True, metadata={"axes": "ZYX"[-stack.ndim :]})
+                metadata = geometry.lengths | {"axes": "ZYX"[-stack.ndim :]}
+                tifffile.imwrite(temporary, stack, imagej=True, metadata=metadata, **geometry.options())
             except OSError as error:  # numpy counts what it has written, and does not say what stopped it
                 reason = str(error) if error.errno else f"is the disk full? ({error})"
                 raise OSError(f"cannot write {path}: {reason}") from error

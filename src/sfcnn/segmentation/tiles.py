@@ -48,6 +48,28 @@ def receptive_radius(net: UNet) -> int:
     return down + up + _radius(net.head) + 2 * (coarsest_pixel(net) - 1)
 
 
+#: Bytes for one window, unless said otherwise.
+MEMORY = 2e9
+
+_MAPS = 9  # as large as the features of level 1 that are held at the same time; 7 to 8.5 were measured
+_SMALLEST = 64  # tile, however little memory there is: with smaller ones nearly all work is for the halo
+
+
+def largest_tile(net: UNet, memory: float = MEMORY, halo: int | None = None) -> int:
+    """Side of the largest tile whose window takes about `memory` bytes; the smallest is 64.
+
+    >>> from sfcnn.models import membrane_unet
+    >>> net = membrane_unet(8, channels=6, levels=3, kernel_size=5)
+    >>> largest_tile(net, 1e9), largest_tile(net, 4e9)
+    (662, 1423)
+    """
+    reach = receptive_radius(net) if halo is None else halo
+    first = next(part for part in net.encoder[0].modules() if isinstance(part, LiftConv2d | nn.Conv2d))
+    maps = first.out_channels * (first.orientations if isinstance(first, LiftConv2d) else 1)
+    window = math.isqrt(int(memory / (_MAPS * maps * 4)))
+    return max(window - 2 * reach, _SMALLEST)
+
+
 def _reflected(length: int, before: int, after: int) -> Tensor:
     """Indices of a row that is continued by reflection without repeating its ends, as far as one likes."""
     period = max(2 * (length - 1), 1)
@@ -81,7 +103,7 @@ def predict_tiles(
     net: UNet,
     image: Tensor,
     *,
-    tile: int = 512,
+    tile: int | None = None,
     margin: int = 0,
     halo: int | None = None,
     progress: Callable[[float], None] = lambda done: None,
@@ -91,13 +113,14 @@ def predict_tiles(
     Args:
         net: in eval mode.
         image: any size.
-        tile: side of a tile; its window is larger by twice the halo.
+        tile: side of a tile; its window is larger by twice the halo. By default `largest_tile`.
         margin: what the network crops from each side; the image is reflected there.
         halo: how far a window reaches beyond its tile; by default `receptive_radius`, with which tiles do not matter.
         progress: called with the part that is done.
     """
     if image.dim() != 3:
         raise ValueError(f"expected an image (C, H, W), got shape {tuple(image.shape)}")
+    tile = largest_tile(net, halo=halo) if tile is None else tile
     if tile < 1 or margin < 0:
         raise ValueError(f"tile must be at least 1 and margin at least 0, got {tile} and {margin}")
     unit = coarsest_pixel(net)
@@ -125,7 +148,7 @@ def predict_image(
     image: Tensor,
     *,
     average: str = "none",
-    tile: int = 512,
+    tile: int | None = None,
     margin: int = 0,
     halo: int | None = None,
     progress: Callable[[float], None] = lambda done: None,
