@@ -1,7 +1,7 @@
 import errno
 import re
 import resource
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,8 @@ def grown(
         chosen = CellsConfig(superpixels or SuperpixelsConfig())
         regions, graph, features = describe(image, chosen, None if raw is None else raw[index])
         examples.append((features, edge_targets(graph, regions, truth[index])))
-    return examples, *grow_and_test(examples, ForestConfig(**{"trees": 12} | settings))
+    forest, error = grow_and_test(examples, ForestConfig(**{"trees": 12} | settings))
+    return examples, replace(forest, superpixels=superpixels or SuperpixelsConfig()), error
 
 
 def same(forest: Forest, other: Forest) -> bool:
@@ -123,6 +124,19 @@ def test_options_change_the_forest(texture: Texture) -> None:
         forest = train(*words.split())
         assert same(forest, wanted)
         assert not same(forest, plain)
+
+
+def test_superpixels_are_made_as_the_forest_has_learned(texture: Texture) -> None:
+    """What is typed comes first, then what the forest was grown with, then the defaults."""
+    train("--threshold", "0.5", "--seed-sigma", "1.5")
+    assert Forest.load(Path("edges.safetensors")).superpixels == SuperpixelsConfig(threshold=0.5, seed_sigma=1.5)
+    found = []
+    for words in ("", "--threshold 0.5 --seed-sigma 1.5", "--seed-sigma 2"):
+        command = ["segment", "cells", "membrane.tif", "--out", "cells.tif", "--overwrite", "--forest"]
+        assert main([*command, "edges.safetensors", *words.split()]) == 0
+        found.append(tifffile.imread("cells.tif"))
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
 
 
 def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:

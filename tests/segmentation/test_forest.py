@@ -27,7 +27,7 @@ from sfcnn.segmentation.forest import (
     grow_forest,
 )
 from sfcnn.segmentation.graph import region_graph
-from sfcnn.segmentation.superpixels import superpixels
+from sfcnn.segmentation.superpixels import SuperpixelsConfig, superpixels
 from sfcnn.training.checkpoint import DamagedCheckpointError, read_state, write_state
 
 NAMES = ("a", "b", "c")
@@ -149,9 +149,10 @@ def test_targets_of_a_texture_are_of_both_kinds_and_none_across_slices() -> None
 
 
 def test_a_saved_forest_comes_back_to_the_bit(tmp_path: Path) -> None:
-    forest = small_forest()
+    forest = replace(small_forest(), superpixels=SuperpixelsConfig(threshold=0.4, minimum_size=7))
     forest.save(tmp_path / "edges.safetensors")
     kept = Forest.load(tmp_path / "edges.safetensors")
+    assert kept.superpixels == forest.superpixels
     values = random_examples(200, 2)[0]
     assert kept.names == forest.names
     assert np.array_equal(kept.predict(Features(NAMES, values)), forest.predict(Features(NAMES, values)))
@@ -215,6 +216,15 @@ def test_a_file_without_trees_is_refused(tmp_path: Path) -> None:
         write_state(tmp_path / "part.safetensors", {**state, **change})
         with pytest.raises(DamagedCheckpointError, match="no forest that can be evaluated"):
             Forest.load(tmp_path / "part.safetensors")
+
+
+@pytest.mark.parametrize("made", [None, 3, {"size": 3}, {"threshold": 2.0}, {"threshold": "high"}, {"threshold": None}])
+def test_a_file_that_does_not_tell_of_its_superpixels_is_refused(made: Any, tmp_path: Path) -> None:
+    small_forest().save(tmp_path / "edges.safetensors")
+    state = read_state(tmp_path / "edges.safetensors")
+    write_state(tmp_path / "part.safetensors", {**state, "superpixels": made})
+    with pytest.raises(DamagedCheckpointError, match="does not say how its superpixels were made"):
+        Forest.load(tmp_path / "part.safetensors")
 
 
 def test_other_features_than_those_learned_from_are_refused() -> None:

@@ -37,6 +37,16 @@ def test_tiles_do_not_matter(height: int, width: int, tile: int, margin: int) ->
     torch.testing.assert_close(predict_tiles(net, image, tile=tile, margin=margin), whole, rtol=0, atol=1e-5)
 
 
+@settings(max_examples=10)
+@given(height=st.integers(10, 40), width=st.integers(10, 40), turns=st.integers(1, 3))
+def test_turning_an_image_of_even_sides_turns_its_probabilities(height: int, width: int, turns: int) -> None:
+    """Also where sides are no multiples of the coarsest pixel, since what they lack is shared by both ends."""
+    net = small_net(4)
+    image = torch.rand(1, 2 * height, 2 * width)
+    turned = predict_tiles(net, image.rot90(turns, (-2, -1)), margin=4)
+    torch.testing.assert_close(turned, predict_tiles(net, image, margin=4).rot90(turns, (-2, -1)), rtol=0, atol=1e-5)
+
+
 def test_a_whole_image_in_one_piece_is_the_network_itself() -> None:
     net = small_net()
     image = torch.rand(1, 32, 48)

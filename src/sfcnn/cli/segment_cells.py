@@ -2,6 +2,7 @@
 
 import argparse
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,8 @@ def _cells(arguments: argparse.Namespace) -> None:
     inputs = (arguments.probabilities, arguments.image, arguments.forest)
     check_outputs(outputs, inputs, overwrite=arguments.overwrite)
     probabilities, raw, forest = _read(arguments)
+    if forest is not None:  # it knows superpixels of its kind
+        settings = replace(settings, superpixels=superpixel_settings(arguments, forest.superpixels))
     console = make_console()
     kind = "the interior of cells" if arguments.interior else "membrane"
     part = (probabilities >= settings.superpixels.threshold).mean()

@@ -1,6 +1,7 @@
 """`sfcnn segment train-edges`: learn which edges between superpixels are borders of cells."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,8 @@ def add(actions: Any) -> None:
         "train-edges",
         help="learn from labelled slices where the borders of cells are",
         description="Grow a random forest that tells, for two superpixels that touch, whether there is a border of\n"
-        "cells between them. `sfcnn segment cells --forest` uses it in place of the mean probability; give it\n"
-        "the same options of superpixels.\n\n"
+        "cells between them. `sfcnn segment cells --forest` uses it in place of the mean probability, with\n"
+        "superpixels made as here.\n\n"
         "PROBABILITIES is a TIFF stack, 8 or 16 bits from black to white, or floats from 0 to 1. TRUTH has its\n"
         "size, and is a mask of two values, white inside cells and black on membranes. Probabilities of slices\n"
         "that the network was not trained on are better to learn from: on the others they are too good.",
@@ -80,7 +81,7 @@ def _train_edges(arguments: argparse.Namespace) -> None:
         f"wrong, by the trees grown without the edge (out of bag): {error:.2%} of {used} edges; "
         "new images are harder, since these trees have seen other edges of the same slices"
     )
-    forest.save(arguments.out)
+    replace(forest, superpixels=settings).save(arguments.out)
     console.print(f"wrote {arguments.out}")
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +46,13 @@ def typed(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]
     return {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
 
 
-def superpixel_settings(arguments: argparse.Namespace) -> "SuperpixelsConfig":
-    """The options of `add_superpixels`."""
+def superpixel_settings(
+    arguments: argparse.Namespace, defaults: "SuperpixelsConfig | None" = None
+) -> "SuperpixelsConfig":
+    """The options of `add_superpixels`; what was not typed is taken from the defaults."""
     from sfcnn.segmentation.superpixels import SuperpixelsConfig
 
-    return SuperpixelsConfig(**typed(arguments, _SUPERPIXELS))
+    return replace(defaults or SuperpixelsConfig(), **typed(arguments, _SUPERPIXELS))
 
 
 def read_probabilities(path: Path, *, interior: bool) -> "NDArray[np.float32]":

@@ -6,7 +6,7 @@ no code, and evaluated here, so that predictions do not depend on the version of
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sfcnn.segmentation.features import Features
 from sfcnn.segmentation.graph import RegionGraph
 from sfcnn.segmentation.metrics import Labels
+from sfcnn.segmentation.superpixels import SuperpixelsConfig
 from sfcnn.training.checkpoint import DamagedCheckpointError, read_state, write_state
 
 _KIND = "sfcnn edge forest 1"
@@ -96,6 +97,7 @@ class Forest:
     feature: NDArray[np.int64]  #: (n,)
     threshold: NDArray[np.float64]  #: (n,)
     probability: NDArray[np.float64]  #: (n,) of a border, at this node
+    superpixels: SuperpixelsConfig = field(default_factory=SuperpixelsConfig)  #: whose edges it has learned from
 
     def predict(self, features: Features) -> NDArray[np.float64]:
         """(E,) mean probability over all trees that each edge is a border."""
@@ -125,7 +127,8 @@ class Forest:
     def save(self, path: Path) -> None:
         """Write the forest to a file, at once or not at all."""
         arrays = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
-        write_state(path, {"kind": _KIND, "names": list(self.names), "trees": arrays})
+        made = asdict(self.superpixels)
+        write_state(path, {"kind": _KIND, "names": list(self.names), "superpixels": made, "trees": arrays})
 
     @classmethod
     def load(cls, path: Path) -> "Forest":
@@ -137,7 +140,12 @@ class Forest:
         arrays: Any = state.get("trees")
         if not _is_sound(names, arrays):
             raise DamagedCheckpointError(f"{path} holds no forest that can be evaluated")
-        return cls(tuple(names), **{name: arrays[name].numpy() for name in _ARRAYS})
+        try:
+            made: Any = state.get("superpixels")
+            superpixels = SuperpixelsConfig(**made)
+        except (TypeError, ValueError) as error:
+            raise DamagedCheckpointError(f"{path} does not say how its superpixels were made") from error
+        return cls(tuple(names), **{name: arrays[name].numpy() for name in _ARRAYS}, superpixels=superpixels)
 
 
 def grow_forest(examples: Iterable[tuple[Features, NDArray[np.int8]]], settings: ForestConfig | None = None) -> Forest:

@@ -77,11 +77,18 @@ def _reflected(length: int, before: int, after: int) -> Tensor:
     return torch.minimum(index, period - index) if length > 1 else torch.zeros_like(index)
 
 
+def _margins(length: int, margin: int, multiple: int) -> tuple[int, int]:
+    """Pixels before and after a row: `margin` each, and what it lacks to a whole `multiple`.
+
+    That is shared by both ends, so that coarse pixels lie the same way in a turned image, if it can be shared evenly.
+    """
+    lacking = -(length + 2 * margin) % multiple
+    return margin + lacking // 2, margin + lacking - lacking // 2
+
+
 def pad_by_reflection(images: Tensor, margin: int, multiple: int) -> Tensor:
-    """Continue images (…, H, W) by `margin` on each side, and further below and right to a whole `multiple`."""
-    rows, columns = (
-        _reflected(length, margin, margin + -(length + 2 * margin) % multiple) for length in images.shape[-2:]
-    )
+    """Continue images (…, H, W) by at least `margin` on each side, to whole multiples."""
+    rows, columns = (_reflected(length, *_margins(length, margin, multiple)) for length in images.shape[-2:])
     return images[..., rows, :][..., columns]
 
 
@@ -90,12 +97,13 @@ def _spans(length: int, tile: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + tile, length)
 
 
-def _window(span: tuple[int, int], padded: int, unit: int, margin: int, reach: int) -> tuple[slice, slice]:
-    """The window of a tile's span in the padded image, and the tile's place in the window's output."""
-    start, stop = span
-    first = max(0, (start + margin - reach) // unit * unit)
-    last = min(padded, math.ceil((stop + margin + reach) / unit) * unit)
-    return slice(first, last), slice(start - first, stop - first)
+def _window(span: tuple[int, int], length: int, unit: int, margin: int, reach: int) -> tuple[slice, slice]:
+    """The window of a tile's span of an image of `length` in the padded one, and its place in the window's output."""
+    before, after = _margins(length, margin, unit)
+    start, stop = (end + before for end in span)
+    first = max(0, (start - reach) // unit * unit)
+    last = min(before + length + after, math.ceil((stop + reach) / unit) * unit)
+    return slice(first, last), slice(start - first - margin, stop - first - margin)
 
 
 @torch.inference_mode()
@@ -131,7 +139,7 @@ def predict_tiles(
     whole: Tensor | None = None
     tiles = [(rows, columns) for rows in _spans(height, tile) for columns in _spans(width, tile)]
     for number, spans in enumerate(tiles, start=1):
-        places = [_window(*pair, unit, margin, reach) for pair in zip(spans, padded.shape[-2:], strict=True)]
+        places = [_window(*pair, unit, margin, reach) for pair in zip(spans, (height, width), strict=True)]
         window, inside = ((slice(None), *slices) for slices in zip(*places, strict=True))
         logits = net(padded[window].unsqueeze(0).to(like))[0]
         part = torch.sigmoid(logits[inside].float()).cpu()
