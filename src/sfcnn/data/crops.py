@@ -51,6 +51,17 @@ def check_slices(images: Sequence[Tensor], masks: Sequence[Tensor], size: int) -
             raise ValueError(f"a slice of {image.shape[0]}×{image.shape[1]} pixels is smaller than a crop of {size}")
 
 
+def standardize(image: Tensor) -> Tensor:
+    """An image (H, W) with mean 0 and deviation 1, so that slices of other brightness and contrast look the same.
+
+    >>> standardize(torch.tensor([[0.2, 0.4]]))
+    tensor([[-1.,  1.]])
+    """
+    exact = image.double()  # so that the order of the pixels does not matter
+    deviation, mean = torch.std_mean(exact, correction=0)
+    return ((exact - mean) / deviation.clamp_min(1e-6)).float()
+
+
 def random_crops(
     images: Sequence[Tensor], masks: Sequence[Tensor], count: int, config: CropConfig, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:

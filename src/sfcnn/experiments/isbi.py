@@ -24,7 +24,14 @@ from sfcnn.segmentation.forest import Forest, ForestConfig, edge_targets, grow_f
 from sfcnn.segmentation.scoring import StackScores, score_labels, score_probabilities, truth_cells
 from sfcnn.segmentation.tiles import predict_image
 from sfcnn.training.loop import Observer
-from sfcnn.training.membrane_runs import MembraneConfig, SlicesConfig, load_membrane_run, load_slices, train_membranes
+from sfcnn.training.membrane_runs import (
+    MembraneConfig,
+    SlicesConfig,
+    load_membrane_run,
+    load_slices,
+    prepare,
+    train_membranes,
+)
 from sfcnn.training.runs import RunResult
 
 if TYPE_CHECKING:
@@ -112,7 +119,7 @@ def measure(cell: Cell, directory: Path, data: Path | None) -> Result:
     train, held_out = config.images.split(len(slices.images))
     images = np.stack([image.numpy() for image in slices.images])
     truth = truth_cells(~np.stack([membrane.numpy() for membrane in slices.membranes]))
-    membranes = predict_slices(net, images, config.crops.margin)
+    membranes = predict_slices(config, net, images)
     forest = learn_edges(membranes[train], images[train], truth[train], cell.test["trees"])
     plain, learned = find_cells(membranes[held_out]), find_cells(membranes[held_out], None, forest, images[held_out])
     scores = {
@@ -129,10 +136,10 @@ def measure(cell: Cell, directory: Path, data: Path | None) -> Result:
     return {"slices": [index + 1 for index in held_out], **_shown(scores)}
 
 
-def predict_slices(net: UNet, images: NDArray[np.float32], margin: int) -> NDArray[np.float32]:
+def predict_slices(config: MembraneConfig, net: UNet, images: NDArray[np.float32]) -> NDArray[np.float32]:
     """Probabilities of membrane (Z, H, W) of slices (Z, H, W)."""
-    found = [predict_image(net, torch.from_numpy(image)[None], margin=margin)[0].numpy() for image in images]
-    return np.stack(found)
+    prepared = (prepare(config.images, torch.from_numpy(image)) for image in images)
+    return np.stack([predict_image(net, image[None], margin=config.crops.margin)[0].numpy() for image in prepared])
 
 
 def learn_edges(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sfcnn.data.crops import CropConfig
+from sfcnn.data.crops import CropConfig, standardize
 from sfcnn.data.datasets import data_directory
 from sfcnn.data.membranes import synthetic_membranes
 from sfcnn.data.stacks import Pair, as_fraction, read_pairs, read_stack_pairs
@@ -18,6 +18,7 @@ from sfcnn.training.config import KINDS, OptimizationConfig
 from sfcnn.training.loop import Observer
 from sfcnn.training.membranes import MembraneTask
 from sfcnn.training.runs import RunResult, carry_out, load_best, read_run
+from sfcnn.training.task import check_seed
 
 #: Where slices come from.
 SOURCES = ("synthetic", "isbi", "stack", "pairs")
@@ -71,6 +72,8 @@ class SlicesConfig:
         masks: of the stack's masks
         validation: how many slices are held out
         validation_from: number of the first of them, counted from 1; 0 for the last ones
+        standardize: bring each slice to mean 0 and deviation 1, in training and prediction, so that its brightness and
+            contrast do not matter
         seed: of synthetic slices
     """
 
@@ -79,6 +82,7 @@ class SlicesConfig:
     masks: str = ""
     validation: int = 4
     validation_from: int = 0
+    standardize: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -93,6 +97,7 @@ class SlicesConfig:
             raise ValueError(f"validation must be at least 1, got {self.validation}")
         if self.validation_from < 0:
             raise ValueError(f"validation_from must be at least 0, got {self.validation_from}")
+        check_seed(self.seed)
 
     def split(self, count: int) -> tuple[list[int], list[int]]:
         """Indices of the slices to train on and of those held out, of `count` slices."""
@@ -135,7 +140,8 @@ class MembraneConfig:
 
     def __post_init__(self) -> None:
         """Check that every number makes sense."""
-        for name, smallest in (("steps", 1), ("seed", 0), ("checkpoint_steps", 0)):
+        check_seed(self.seed)
+        for name, smallest in (("steps", 1), ("checkpoint_steps", 0)):
             if getattr(self, name) < smallest:
                 raise ValueError(f"{name} must be at least {smallest}, got {getattr(self, name)}")
         side, unit = self.crops.size + 2 * self.crops.margin, 2 ** (self.model.levels - 1)
@@ -174,6 +180,11 @@ def _slices(name: str, pairs: Sequence[Pair]) -> Slices:
     return Slices(name, images, [torch.from_numpy(~pair.interior) for pair in pairs])
 
 
+def prepare(config: SlicesConfig, image: Tensor) -> Tensor:
+    """A slice (H, W) from black, 0, to white, 1, as a network that was trained on such slices takes it."""
+    return standardize(image) if config.standardize else image
+
+
 def build_unet(config: UNetConfig, margin: int) -> UNet:
     """The network, which crops `margin` pixels from each side of its output."""
     sizes = {
@@ -193,7 +204,7 @@ def build_unet(config: UNetConfig, margin: int) -> UNet:
 
 def _make_task(config: MembraneConfig, slices: Slices) -> MembraneTask:
     train, held_out = (
-        ([slices.images[index] for index in part], [slices.membranes[index] for index in part])
+        ([prepare(config.images, slices.images[index]) for index in part], [slices.membranes[index] for index in part])
         for part in config.images.split(len(slices.images))
     )
     return MembraneTask(
