@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 ESCNN := .venv-escnn
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test bench bench-escnn lint types pytest format clean
+.PHONY: demo test bench bench-escnn lint types docs pytest format clean
 
 demo: $(VENV)/.demo ## train on upright digits, test on rotated ones (3 minutes)
 	$(BIN)/sfcnn demo --out demo-results
 
-test: lint types pytest ## lint, types and the whole test suite
+test: lint types docs pytest ## lint, types, the documentation and the whole test suite
 
 bench: $(VENV)/.dev bench-escnn ## times and memory, beside escnn (BENCH='--only mnist' for a part, see benchmarks/README.md)
 	$(BIN)/python benchmarks/speed.py --peer $(ESCNN)/bin/python $(BENCH)
@@ -24,6 +24,10 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# Not --quiet: it would keep warnings from --strict.
+docs: $(VENV)/.dev ## the documentation as a site in build/docs; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pytest: $(VENV)/.dev
 	$(BIN)/pytest

@@ -17,6 +17,8 @@ def check_output(path: Path, *, overwrite: bool) -> None:
     """Raise if `path` cannot become an output file: a directory, an existing file, or no place to put it."""
     if path.is_dir():
         raise OutputExistsError(f"output {path} is a directory, expected a file name")
+    if path.exists() and not path.is_file():  # a device or a pipe, which a new file must not take the place of
+        raise OutputExistsError(f"output {path} is a special file, expected the name of a file")
     if path.exists() and not overwrite:
         raise OutputExistsError(f"output {path} exists: choose another name or pass --overwrite")
 

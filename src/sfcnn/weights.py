@@ -1,6 +1,5 @@
 """Saved weights of steerable layers: read a state dict safely and take one filter out of it."""
 
-import pickle
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -29,8 +28,10 @@ def _load_safetensors(path: Path) -> dict[str, Tensor]:
 
     try:
         state = load_file(path)
-    except SafetensorError as error:
-        raise ValueError(f"{path} is damaged or no safetensors file: {error}") from error
+    # Beside its own errors those of PyTorch, for kinds of numbers and sizes that it does not have.
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is damaged or no safetensors file: {reason}") from error
     # A run's file holds more than weights, such as the optimiser's state: the network is its part "model".
     model = {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
     return model or state
@@ -41,9 +42,13 @@ def _load_torch(path: Path) -> dict[str, Tensor]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of odd pickles before it refuses them
             state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except Exception as error:  # what unpickling raises on damaged files is of many kinds
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # the file system's own: no permission
         raise ValueError(f"{path} is not a state dict of tensors saved by torch.save") from error
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
+    ):
         raise ValueError(f"{path} does not hold a state dict of tensors")
     return state
 

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,8 +8,12 @@ import torch
 
 from cli.conftest import Fails, files
 from sfcnn.cli import main
+from sfcnn.data.crops import standardize
+from sfcnn.data.geometry import Geometry, read_geometry
 from sfcnn.data.membranes import synthetic_membranes
-from sfcnn.data.stacks import write_stack
+from sfcnn.data.stacks import as_fraction, write_stack
+from sfcnn.segmentation.cells import CellsConfig, cells
+from sfcnn.segmentation.superpixels import SuperpixelsConfig
 from sfcnn.segmentation.tiles import predict_image
 from sfcnn.training.membrane_runs import load_membrane_run
 
@@ -49,8 +54,56 @@ def test_predicts_membranes_and_cells_in_the_size_of_the_input(capsys: pytest.Ca
     assert cells.max() >= 1
     config, net = load_membrane_run(Path("run"))
     image = torch.from_numpy(tifffile.imread("em.tif")[1].astype(np.float32) / 255)
-    expected = predict_image(net, image[None], margin=config.crops.margin)[0]
+    expected = predict_image(net, standardize(image)[None], margin=config.crops.margin)[0]
     np.testing.assert_allclose(membranes[1], expected, atol=1e-5)
+
+
+def test_brightness_and_contrast_matter_only_if_they_should() -> None:
+    """A slice with half the contrast has the same membranes, unless the run was told to take slices as they are."""
+    write_stack(Path("dim.tif"), tifffile.imread("em.tif") // 2 * 2)
+    write_stack(Path("dimmer.tif"), tifffile.imread("em.tif") // 2)
+    for standardized in (True, False):
+        run = f"run-{standardized}"
+        words = ["--out", run, *SMALL, "--images.standardize", str(standardized).lower()]
+        assert main(["segment", "train", *words]) == 0
+        assert main(["segment", "predict", run, "dim.tif", "dimmer.tif", "--out", f"{run}/found", "--no-cells"]) == 0
+        one, other = (tifffile.imread(f"{run}/found/{name}-membranes.tif") for name in ("dim", "dimmer"))
+        assert np.allclose(one, other, atol=1e-4) == standardized
+
+
+def test_results_have_pixels_of_the_size_of_the_images() -> None:
+    assert train() == 0
+    stack = tifffile.imread("em.tif")
+    metadata = {"axes": "ZYX", "unit": "nm", "spacing": 50.0}
+    tifffile.imwrite("scaled.tif", stack, imagej=True, resolution=(0.25, 0.25), metadata=metadata)
+    assert main(["segment", "predict", "run", "scaled.tif", "--out", "found"]) == 0
+    assert main(["segment", "cells", "found/scaled-membranes.tif", "--out", "cells.tif"]) == 0
+    for name in ("found/scaled-membranes.tif", "found/scaled-cells.tif", "cells.tif"):
+        assert read_geometry(Path(name)) == Geometry((0.25, 0.25), 1, {"unit": "nm", "spacing": 50.0})
+
+
+def test_a_forest_tells_borders_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert train() == 0
+    write_stack(Path("guess.tif"), 1 - as_fraction(tifffile.imread("em.tif"), ""))
+    learn = ["segment", "train-edges", "guess.tif", "masks.tif", "--image", "em.tif", "--trees", "3"]
+    assert main([*learn, "--threshold", "0.4", "--out", "edges.safetensors"]) == 0
+    given: list[tuple[Any, ...]] = []
+
+    def noted(*arguments: Any) -> Any:
+        if arguments[0].ndim == 3:  # it calls itself for each slice
+            given.append(arguments)
+        return cells(arguments[0])
+
+    monkeypatch.setattr("sfcnn.segmentation.cells.cells", noted)
+    for words in ((), ("--forest", "edges.safetensors")):
+        assert main(["segment", "predict", "run", "em.tif", "--out", "found", "--overwrite", *words]) == 0
+    Path("edges.safetensors").rename("run/edges.safetensors")
+    assert main(["segment", "predict", "run", "em.tif", "--out", "found", "--overwrite"]) == 0
+    assert len(given[0]) == 1
+    for _, settings, forest, raw in given[1:]:
+        assert settings == CellsConfig(SuperpixelsConfig(threshold=0.4))
+        assert len(forest.roots) == 3
+        np.testing.assert_array_equal(raw, as_fraction(tifffile.imread("em.tif"), ""))
 
 
 def test_images_and_folders_are_taken_and_cells_can_be_left_out() -> None:
@@ -75,7 +128,7 @@ def test_images_and_folders_are_taken_and_cells_can_be_left_out() -> None:
         (["train", "--out", "run", *SMALL, "--crops.size", "17"], "divisible by 2"),
         (["train", *SMALL], "Name a directory for the run with --out"),
         (["train", "--out", "run", "--images.source", "isbi"], "pass --data DIR"),
-        (["predict", "nowhere", "em.tif", "--out", "found"], "nowhere is no run"),
+        (["predict", "nowhere", "em.tif", "--out", "found"], "no run nowhere"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], message: str, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:

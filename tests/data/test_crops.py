@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from sfcnn.data.crops import CropConfig, bend, random_crops
+from sfcnn.data.crops import CropConfig, bend, random_crops, standardize
 
 STILL = CropConfig(size=8, margin=3, rotate=False, reflect=False, bend=0.0)
 
@@ -96,3 +96,14 @@ def test_slices_of_different_sizes_are_all_used() -> None:
     images = [torch.zeros(10, 30), torch.ones(20, 12)]
     crops, _ = random_crops(images, images, 20, CropConfig(size=8, margin=0), generator())
     assert {float(crop.mean()) for crop in crops} == {0.0, 1.0}
+
+
+def test_brightness_and_contrast_of_a_standardized_slice_do_not_matter() -> None:
+    image = torch.rand(30, 40)
+    expected = standardize(image)
+    assert expected.dtype == torch.float32
+    assert abs(float(expected.mean())) < 1e-6
+    assert float(expected.std(correction=0)) == pytest.approx(1, abs=1e-6)
+    torch.testing.assert_close(standardize(0.3 * image + 0.1), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(standardize(image.rot90()), expected.rot90(), rtol=0, atol=1e-6)
+    assert standardize(torch.full((5, 5), 0.7)).abs().max() < 1e-6  # an empty slice is black, not noise

@@ -18,6 +18,7 @@ COMMANDS = {
     "train": ("sfcnn.cli.train", "train a network on digits, or go on with a run"),
     "evaluate": ("sfcnn.cli.evaluate", "test a trained network, also on images rotated to many angles"),
     "predict": ("sfcnn.cli.predict", "class, probability and orientation of your own image files"),
+    "export": ("sfcnn.cli.export", "the network of a run as a file for PyTorch or ONNX that needs no sfcnn"),
     "experiment": ("sfcnn.cli.experiment", "the paper's experiments on rotated digits"),
     "segment": ("sfcnn.cli.segment", "membranes and cells in electron microscope images"),
     "data": ("sfcnn.cli.data", "download data sets and check those you have"),
@@ -34,6 +35,7 @@ EXTRAS = {
     "bioimage_cpp": ("bioimage-cpp", "em"),
     "skimage": ("scikit-image", "em"),
     "sklearn": ("scikit-learn", "em"),
+    **{name: (name, "export") for name in ("onnx", "onnxruntime", "onnxscript")},
 }
 
 
@@ -58,6 +60,18 @@ def _missing_package(error: ImportError) -> tuple[str, str] | None:
     return EXTRAS.get((error.name or "").partition(".")[0])
 
 
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out; PyTorch says so in words."""
+    signs = ("not enough memory", "can't allocate memory", "out of memory")
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
+
+
+def _fail(message: str) -> int:
+    """Print what is wrong, on one line even if a file name in it has several, and return the exit code."""
+    print(f"sfcnn: error: {' '.join(message.splitlines())}", file=sys.stderr)
+    return 2
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     top = parser()
@@ -68,17 +82,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command = importlib.import_module(module)
         command.run(command.parser().parse_args(typed.arguments))
-    except (ValueError, OSError) as error:
-        print(f"sfcnn: error: {error}", file=sys.stderr)
-        return 2
+    except (ValueError, OSError, OverflowError) as error:
+        return _fail(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        return _fail(f"there is not enough memory for this, choose smaller sizes: {error}")
     except ImportError as error:
         missing = _missing_package(error)
         if missing is None:
             raise
         package, extra = missing
         needs = f"sfcnn {typed.command} needs the package {package}"
-        print(f"sfcnn: error: {needs}: pip install 'sfcnn[{extra}]'", file=sys.stderr)
-        return 2
+        return _fail(f"{needs}: pip install 'sfcnn[{extra}]'")
     except KeyboardInterrupt:
         print("sfcnn: interrupted", file=sys.stderr)
         return 130

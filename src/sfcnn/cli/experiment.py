@@ -92,8 +92,10 @@ def run(arguments: argparse.Namespace) -> None:
     if not listing:
         carry_out(experiment, settings, console, out, data, processes, only)
         return
-    for cell in choose_cells(experiment.cells(settings), only):
-        console.print(f"{cell.name:<32}{'done' if finished(cell, out) else 'open'}")
+    cells = choose_cells(experiment.cells(settings), only)
+    width = max(len(cell.name) for cell in cells) + 2
+    for cell in cells:
+        console.print(f"{cell.name:<{width}}{'done' if finished(cell, out) else 'open'}")
 
 
 def carry_out(

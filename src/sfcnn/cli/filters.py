@@ -45,8 +45,10 @@ def run(arguments: argparse.Namespace) -> None:
     from sfcnn.files import check_output
     from sfcnn.harmonics import resolve_basis
     from sfcnn.pictures import atoms_table, save_figure, steered_filter
+    from sfcnn.training.task import check_seed
     from sfcnn.weights import learned_filter, load_weights
 
+    check_seed(arguments.seed)
     if arguments.weights is None:
         kernel_size, orientations = arguments.kernel_size or 9, arguments.orientations or 16
         basis = resolve_basis(arguments.basis, kernel_size)

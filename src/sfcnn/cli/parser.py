@@ -31,4 +31,5 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and where to read more, and stop."""
-        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+        text = " ".join(message.splitlines())  # words that were typed may have line breaks in them
+        self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")

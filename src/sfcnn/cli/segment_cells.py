@@ -120,10 +120,9 @@ def _read(
 
     forest = None if arguments.forest is None else Forest.load(arguments.forest)
     if forest is not None:
-        with_images = any(name.startswith("raw ") for name in forest.names)
-        if with_images and arguments.image is None:
+        if forest.needs_raw and arguments.image is None:
             raise ValueError(f"{arguments.forest} has learned from images: pass them with --image RAW.tif")
-        if arguments.image is not None and not with_images:
+        if arguments.image is not None and not forest.needs_raw:
             raise ValueError(f"{arguments.forest} has learned without images: leave out --image, or train it with them")
     probabilities = read_probabilities(arguments.probabilities, interior=arguments.interior)
     raw = read_images(arguments.image)

@@ -1,6 +1,8 @@
 """The text format of the original mnist-rot: on each line 784 pixels in [0, 1] and a label, with blanks between."""
 
 import io
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,6 +18,19 @@ from sfcnn.data.digits import Digits
 _PIXELS = 28 * 28
 _BLOCK = 1000  # rows parsed at a time: some ten megabytes of text
 _LONGEST_LINE = 1 << 17  # characters; 785 numbers take about 10,000
+_MOST_BLANK = 1000  # lines in a row; an archive of a few kilobytes can unpack to gigabytes of them
+#: What damaged archives make Python raise.
+_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    NotImplementedError,
+    UnicodeDecodeError,
+    EOFError,
+    OverflowError,
+    OSError,
+)
 _ROUNDING = 1e-4  # what a number may lie outside [0, 1] and is cut off
 
 
@@ -50,8 +65,11 @@ def _opened(path: Path, member: str | None, source: str) -> Iterator[TextIO]:
     try:
         with zipfile.ZipFile(path) as archive, _member(archive, path, member) as unpacked:
             yield io.TextIOWrapper(unpacked, encoding="ascii", errors="replace")
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ValueError(f"{source} is damaged: {str(error) or 'it ends early'}; delete it and get it again") from error
+    except _ARCHIVE_ERRORS as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # the file system's own: no permission; others are of addresses in the archive that lead nowhere
+        reason = " ".join(str(error).split()) or "it ends early"
+        raise ValueError(f"{source} is damaged: {reason}; delete it and get it again") from error
 
 
 def _member(archive: zipfile.ZipFile, path: Path, member: str) -> IO[bytes]:
@@ -66,10 +84,14 @@ def _member(archive: zipfile.ZipFile, path: Path, member: str) -> IO[bytes]:
 def _row_blocks(file: TextIO, source: str) -> Iterator[list[str]]:
     """The lines that are not blank, `_BLOCK` at a time."""
     block: list[str] = []
+    blank = 0
     while line := file.readline(_LONGEST_LINE):
         if len(line) == _LONGEST_LINE:
             raise ValueError(f"{source} is no text file of digits: a line has {_LONGEST_LINE:,} characters or more")
-        if not line.isspace():
+        blank = blank + 1 if line.isspace() else 0
+        if blank > _MOST_BLANK:
+            raise ValueError(f"{source} is no text file of digits: more than {_MOST_BLANK:,} lines in a row are blank")
+        if not blank:
             block.append(line)
         if len(block) == _BLOCK:
             yield block

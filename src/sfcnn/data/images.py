@@ -81,8 +81,8 @@ def _decode(path: Path) -> Image.Image:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ValueError(f"image {path} is too large: at most {Image.MAX_IMAGE_PIXELS:,} pixels are read") from error
     except Exception as error:  # what decoders raise on damaged files is of many kinds
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the file system's own: no permission, a broken disk
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # the file system's own: no permission
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"image {path} cannot be decoded: {reason}") from error
     if pages > 1:

@@ -9,6 +9,7 @@ one other value the interior of cells.
 """
 
 import logging
+import struct
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -50,6 +51,7 @@ def read_stack(path: Path) -> NDArray[Any]:
     with _named_errors(path), tifffile.TiffFile(path) as file:
         if not file.pages:
             raise tifffile.TiffFileError("it has no pages")
+        _check_chain(path, file)
         series, *others = file.series
         if others:
             sizes = sorted({str(part.shape) for part in file.series})
@@ -64,8 +66,29 @@ def read_stack(path: Path) -> NDArray[Any]:
     if "S" in axes:
         array, axes = _grey(path, np.moveaxis(array, axes.index("S"), -1)), axes.replace("S", "")
     if not axes.endswith("YX") or len(axes) > 3 or axes.startswith("C"):
-        raise ValueError(f"{path} has the axes {axes} {array.shape}, expected slices ZYX or one image YX")
+        hint = ": if its channels are slices, save them as such" if axes.startswith("C") else ""
+        raise ValueError(f"{path} has the axes {axes} {array.shape}, expected slices ZYX or one image YX{hint}")
     return _checked(path, array if array.ndim == 3 else array[None])
+
+
+def _check_chain(path: Path, file: tifffile.TiffFile) -> None:
+    """Raise if the pages of a file, each of which says where the next one is, lead back: reading them would not end."""
+    tiff, handle = file.tiff, file.filehandle
+    offset, seen = file.pages.first.offset, set[int]()
+    while offset:
+        if offset in seen:
+            raise ValueError(f"{path} is damaged: its pages lead in a circle")
+        seen.add(offset)
+        handle.seek(offset)
+        count = handle.read(tiff.tagnosize)
+        if len(count) < tiff.tagnosize:
+            return  # of what is cut short the decoder tells
+        (tags,) = struct.unpack(tiff.tagnoformat, count)
+        handle.seek(offset + tiff.tagnosize + tags * tiff.tagsize)
+        link = handle.read(tiff.offsetsize)
+        if len(link) < tiff.offsetsize:
+            return
+        (offset,) = struct.unpack(tiff.offsetformat, link)
 
 
 def read_image(path: Path) -> NDArray[Any]:
@@ -225,17 +248,21 @@ def _grey(path: Path, channels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _checked(path: Path, array: NDArray[Any]) -> NDArray[Any]:
-    """Numbers in the byte order of this machine, if all are finite."""
+    """Numbers in the byte order of this machine, if there are any and all are finite."""
+    if not array.size:
+        raise ValueError(f"{path} has no pixels: its size is {array.shape}")
     if array.dtype == np.bool_:
         return array.astype(np.uint8) * np.uint8(255)
     if array.dtype.kind in "iu":
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind != "f":
         raise ValueError(f"{path} has values of type {array.dtype}, expected whole numbers or floats")
-    finite = np.isfinite(array)
+    with np.errstate(over="ignore"):
+        numbers = array.astype(np.float32, copy=False)  # too large ones become infinite
+    finite = np.isfinite(numbers)
     if not finite.all():
         raise ValueError(f"{path} has {np.count_nonzero(~finite)} pixels that are not numbers (NaN or infinite)")
-    return array.astype(np.float32, copy=False)
+    return numbers
 
 
 class _Complaints(logging.Handler):
@@ -266,8 +293,8 @@ def _named_errors(path: Path) -> Iterator[None]:
     except Exception as error:  # what decoders raise on damaged files is of many kinds
         if isinstance(error, ValueError) and str(error).startswith(str(path)):
             raise
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the file system's own: no permission, a broken disk
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # the file system's own: no permission
         reason = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, tifffile.TiffFileError | UnidentifiedImageError):
             raise ValueError(f"{path} is no TIFF or PNG file that can be read: {reason}") from error

@@ -110,7 +110,9 @@ def finished(cell: Cell, directory: Path) -> Result | None:
     try:
         result: Result = json.loads(path.read_text(encoding="utf-8"))
         same = result["train"] == asdict(cell.train) and result["test"] == cell.test
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        RunResult(**result["run"])
+        float(result["test_seconds"])
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is no result of a cell: remove it to measure the cell again") from error
     if not same:
         raise ValueError(f"{path} was measured with other settings: choose another --out")

@@ -37,6 +37,9 @@ ENGINES: dict[str, Engine] = {"direct": direct, "atomic": atomic, "spectral": sp
 #: What layers accept: an engine, or the choice of the fastest for the shapes at hand.
 ENGINE_CHOICES = ("auto", *ENGINES)
 
+#: What a size is taken as that torch.compile or torch.export leaves open, to choose one engine for all its values.
+_OPEN_SIZE = 32
+
 
 def check_engine(name: str) -> None:
     """Raise unless `name` is an engine or "auto"."""
@@ -52,13 +55,22 @@ def _fastest(sizes: tuple[int, ...], geometry: tuple[int, int, int, int, str], t
     return fastest_engine(problem, training)
 
 
+def _known(size: int) -> int:
+    """The size, or a usual one while a graph is made that serves many sizes."""
+    if not torch.compiler.is_compiling():
+        return size
+    from torch.fx.experimental.symbolic_shapes import has_static_value
+
+    return size if has_static_value(size) else _OPEN_SIZE
+
+
 def choose_group_engine(
     features: Tensor, weight: Tensor, geometry: Geometry, *, training: bool, engine: str = "auto"
 ) -> str:
     """The engine to use for features (B, C, Λ, H, W) and weights (Ĉ, C, Λ, Q): `engine`, or for "auto" the fastest."""
     if engine != "auto":
         return engine
-    batch, in_channels, orientations, height, width = features.shape
+    batch, in_channels, orientations, height, width = [_known(size) for size in features.shape]
     sizes = (batch, in_channels, weight.shape[0], orientations, weight.shape[-1], height, width)
     g = geometry
     choice: str = _fastest(sizes, (g.kernel_size, g.stride, g.margin, g.dilation, g.padding_mode), training)

@@ -48,15 +48,23 @@ def correlation_atoms(
     return real_atoms(basis, kernel_size, dtype=dtype, device=device).flip(-2, -1)
 
 
+def _by_rows(weight: Tensor) -> Tensor:
+    """The weight, seen by way of its rows (…, Q), so that its gradient comes to lie in memory as it does itself.
+
+    After an einsum it would not where an axis has size 1, and DistributedDataParallel warns of that.
+    """
+    return weight.flatten(0, -2).unflatten(0, weight.shape[:-1])
+
+
 def steer_lift_weight(weight: Tensor, rotations: Tensor) -> Tensor:
     """w_ĉcq e^{−ikθ}: weights (Ĉ, C, Q) and rotations (Λ, Q, Q) → steered weights (Ĉ, Λ, C, Q)."""
-    return torch.einsum("ocq,aqp->oacp", weight, rotations)
+    return torch.einsum("ocq,aqp->oacp", _by_rows(weight), rotations)
 
 
 def steer_group_weight(weight: Tensor, rotations: Tensor) -> Tensor:
     """w_ĉcq(θ−φ) e^{−ikφ}: weights (Ĉ, C, Λ, Q) and rotations (Λ, Q, Q) → steered weights (Ĉ, Λ_θ, C, Λ_φ, Q)."""
     out_channels, in_channels, orientations, size = weight.shape
-    steered = torch.einsum("ocdq,aqp->ocdap", weight, rotations)  # relative orientation d, input orientation φ_a
+    steered = torch.einsum("ocdq,aqp->ocdap", _by_rows(weight), rotations)  # d: relative, a: input orientation
     theta = torch.arange(orientations, device=weight.device)
     phi = theta[:, None]
     # For each φ, the relative orientations d = θ − φ in the order of θ: row φ of (d, φ), flattened.

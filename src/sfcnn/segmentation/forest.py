@@ -21,6 +21,7 @@ from sfcnn.segmentation.graph import RegionGraph
 from sfcnn.segmentation.metrics import Labels
 from sfcnn.segmentation.superpixels import SuperpixelsConfig
 from sfcnn.training.checkpoint import DamagedCheckpointError, read_state, write_state
+from sfcnn.training.task import check_seed
 
 _KIND = "sfcnn edge forest 1"
 _ARRAYS = {
@@ -54,6 +55,7 @@ class ForestConfig:
         for name, smallest in (("trees", 1), ("depth", 0), ("seed", 0)):
             if getattr(self, name) < smallest:
                 raise ValueError(f"{name} must be at least {smallest}, got {getattr(self, name)}")
+        check_seed(self.seed)
 
 
 def edge_targets(
@@ -99,6 +101,11 @@ class Forest:
     probability: NDArray[np.float64]  #: (n,) of a border, at this node
     superpixels: SuperpixelsConfig = field(default_factory=SuperpixelsConfig)  #: whose edges it has learned from
 
+    @property
+    def needs_raw(self) -> bool:
+        """Whether it has learned from the images too, not from their probabilities only."""
+        return any(name.startswith("raw ") for name in self.names)
+
     def predict(self, features: Features) -> NDArray[np.float64]:
         """(E,) mean probability over all trees that each edge is a border."""
         if features.names != self.names:
@@ -143,7 +150,9 @@ class Forest:
         try:
             made: Any = state.get("superpixels")
             superpixels = SuperpixelsConfig(**made)
-        except (TypeError, ValueError) as error:
+            if not all(type(value) in (int, float) for value in made.values()):
+                raise TypeError("not in numbers")
+        except (TypeError, ValueError, RuntimeError) as error:
             raise DamagedCheckpointError(f"{path} does not say how its superpixels were made") from error
         return cls(tuple(names), **{name: arrays[name].numpy() for name in _ARRAYS}, superpixels=superpixels)
 

@@ -83,7 +83,10 @@ def read_state(path: Path) -> dict[str, Any]:
         if _digest(tensors, text) != metadata["sha256"]:
             raise DamagedCheckpointError(f"{path} is damaged: its contents do not match their checksum")
         return {key: _from_json(value, tensors) for key, value in json.loads(text).items()}
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError, OSError, RuntimeError) as error:
+    except DamagedCheckpointError:
+        raise
+    # Whatever a file can say that is no state: names of no tensors, numbers of a million digits, trees without end.
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DamagedCheckpointError(f"{path} is not a whole checkpoint ({reason})") from error
 

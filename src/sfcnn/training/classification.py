@@ -24,6 +24,8 @@ class Classification:
         self.config = config
         # A last batch of few images would give batch norm a poor estimate, so only whole batches are taken.
         self.batch_size = min(config.optimization.batch_size, len(self.train.labels))
+        if self.batch_size < 2:
+            raise ValueError(f"a batch needs at least 2 images, which batch norm compares, got {self.batch_size}")
         self.steps = len(self.train.labels) // self.batch_size
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 

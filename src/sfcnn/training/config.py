@@ -7,6 +7,7 @@ from typing import Any
 from sfcnn.data.augmentation import AUGMENTATIONS, RESAMPLINGS
 from sfcnn.data.datasets import DATASETS
 from sfcnn.models.plain import MATCHES
+from sfcnn.training.task import check_seed
 
 #: The tables of App. C.1.
 NETWORKS = ("baseline", "benchmark")
@@ -96,7 +97,8 @@ class ImagesConfig:
         _choose(self, "dataset", DATASETS)
         _choose(self, "augmentation", AUGMENTATIONS)
         _choose(self, "resampling", RESAMPLINGS)
-        _at_least(self, 0, "train_images", "validation_images", "seed")
+        _at_least(self, 0, "train_images", "validation_images")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -158,4 +160,5 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Check that every number makes sense."""
-        _at_least(self, 0, "seed", "checkpoint_steps")
+        _at_least(self, 0, "checkpoint_steps")
+        check_seed(self.seed)

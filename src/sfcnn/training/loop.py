@@ -8,7 +8,7 @@ with the same bits.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from sfcnn.training.checkpoint import Checkpoints, write_state
 from sfcnn.training.config import OptimizationConfig
 from sfcnn.training.distributed import add_up, gather_objects, share_of, synchronize_batch_norm
-from sfcnn.training.optimization import ElasticNet, learning_rate
+from sfcnn.training.optimization import ElasticNet, check_adam, learning_rate
 from sfcnn.training.prefetch import prefetch
 from sfcnn.training.task import Task
 
@@ -57,6 +57,18 @@ class Progress:
         if last:
             return self.history[-1]
         return min(self.history, key=lambda record: (record.validation_error, record.validation_loss))
+
+
+def _read_progress(kept: dict[str, Any], steps: int) -> Progress:
+    """A kept progress, if it is one that a run with this many steps in an epoch can have."""
+    history = [EpochRecord(**record) for record in kept["history"]]
+    progress = Progress(kept["epoch"], kept["step"], tuple(kept["sums"]), kept["seconds"], history)
+    counts = (progress.epoch, progress.step)
+    numbers = (progress.seconds, *progress.sums, *(value for record in history for value in astuple(record)))
+    are_numbers = all(type(count) is int for count in counts) and all(type(value) in (int, float) for value in numbers)
+    if not (are_numbers and len(progress.sums) == 3 and progress.epoch == len(history) and 0 <= progress.step < steps):
+        raise ValueError(f"there is no epoch {progress.epoch}, step {progress.step} after {len(history)} epochs")
+    return progress
 
 
 class Observer(Protocol):
@@ -137,21 +149,30 @@ class Fit:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go back to a state."""
-        if len(state["generators"]) != self.share.processes:
+        generators = state.get("generators")
+        if isinstance(generators, list) and len(generators) != self.share.processes:
             raise ValueError(
-                f"the checkpoint was written by {len(state['generators'])} processes, this job has "
+                f"the newest checkpoint in {self.checkpoints.directory} is of {len(generators)} processes, this job has "
                 f"{self.share.processes}: start as many"
             )
+        try:
+            self._load_state(state)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise ValueError(
+                f"the newest checkpoint in {self.checkpoints.directory} does not fit this run: {reason}"
+            ) from error
+
+    def _load_state(self, state: dict[str, Any]) -> None:
         self.bare.load_state_dict(state["model"])
+        check_adam(state["optimizer"], self.optimizer)
         self.optimizer.load_state_dict(state["optimizer"])
         if self.accelerator.scaler and state["scaler"]:
             self.accelerator.scaler.load_state_dict(state["scaler"])
         torch.set_rng_state(state["generators"][self.share.rank])
         if torch.cuda.is_available() and state["cuda_generators"]:
             torch.cuda.set_rng_state(state["cuda_generators"][self.share.rank])
-        kept = state["progress"]
-        history = [EpochRecord(**record) for record in kept.pop("history")]
-        self.progress = Progress(**{**kept, "sums": tuple(kept["sums"])}, history=history)
+        self.progress = _read_progress(state["progress"], self.task.steps)
 
     def _epoch(self) -> None:
         progress, steps = self.progress, self.task.steps

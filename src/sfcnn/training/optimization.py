@@ -1,6 +1,7 @@
 """How weights are updated: the learning rate of each epoch and the elastic net (App. C.1)."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,25 @@ def learning_rate(config: OptimizationConfig, epoch: int, done: float = 0.0) -> 
     if config.schedule == "cosine":
         return config.learning_rate * (1 + math.cos(math.pi * (epoch + done) / config.epochs)) / 2
     return config.learning_rate * config.decay ** max(0, epoch + 2 - config.decay_from)
+
+
+def check_adam(kept: dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
+    """Raise unless a kept state is one of an Adam with the same weights: it is used only at the next step."""
+    groups, ours = kept["param_groups"], optimizer.state_dict()["param_groups"]
+    if [group.keys() for group in groups] != [group.keys() for group in ours]:
+        raise ValueError("its optimiser has other settings")
+    for group, own in zip(groups, ours, strict=True):
+        for name, value in own.items():
+            same = group[name] == value if name == "params" else type(group[name]) is type(value)
+            if not (same or isinstance(value, tuple)):  # which comes back as a list
+                raise ValueError(f"its optimiser has {name} = {group[name]!r}")
+        if not all(isinstance(beta, float) and 0 <= beta < 1 for beta in group["betas"]) or len(group["betas"]) != 2:
+            raise ValueError(f"its optimiser has betas = {group['betas']!r}")
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    for index, moments in kept["state"].items():
+        shapes = {name: tuple(moment.shape) for name, moment in moments.items()}
+        if shapes != {"step": (), "exp_avg": tuple(weights[index].shape), "exp_avg_sq": tuple(weights[index].shape)}:
+            raise ValueError("its optimiser belongs to other weights")
 
 
 class ElasticNet:

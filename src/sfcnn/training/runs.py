@@ -194,11 +194,11 @@ def load_best(directory: Path, net: Net) -> Net:
     if not weights.is_file():
         raise ValueError(f"{directory} has no best.safetensors yet: its first epoch has not ended")
     state = read_state(weights)
-    if "model" not in state:
+    if not isinstance(state.get("model"), dict):
         raise ValueError(f"{weights} holds no weights of a network")
     try:
         net.load_state_dict(state["model"])
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(f"{weights} does not fit the network of {directory / 'config.yaml'}") from error
     return net.eval()
 

@@ -15,6 +15,11 @@ from sfcnn.files import new_file
 Config = TypeVar("Config")
 
 
+# Of a file of settings; the largest have some fifty values.
+_MOST_BYTES, _MOST_VALUES, _DEEPEST = 100_000, 10_000, 10
+
+_LONGEST = 600  # characters of a message about a value
+
 #: How the parser's own words are said here.
 _WORDING = (
     (r'Parser key "(?:settings\.)?([^"]*)":', r"\1:"),
@@ -26,7 +31,7 @@ def _one_line(message: object) -> str:
     text = " ".join(str(message).split())
     for theirs, ours in _WORDING:
         text = re.sub(theirs, ours, text)
-    return text
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 def _take_config(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -105,13 +110,34 @@ def load_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
     if not path.is_file():
         raise ValueError(f"settings file {path} does not exist")
+    if path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"{path} holds no settings: it has more than {_MOST_BYTES:,} bytes")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise ValueError(f"{path} holds no settings: it is nested too deep") from error
+    # Beside its own errors the reader raises those of what it makes of texts: numbers, dates, sets.
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
         raise ValueError(f"{path} is not a YAML file: {_one_line(error)}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold settings as `name: value` lines")
+    _check_extent(path, values)
     return values
+
+
+def _check_extent(path: Path, values: dict[str, Any]) -> None:
+    """Raise if there is far more than settings: a few lines of references to references stand for billions of values."""
+    waiting: list[tuple[Any, int]] = [(values, 0)]
+    for _ in range(_MOST_VALUES):
+        if not waiting:
+            return
+        value, depth = waiting.pop()
+        if isinstance(value, dict | list | tuple | set) and depth < _DEEPEST:
+            inner = [*value, *value.values()] if isinstance(value, dict) else list(value)
+            waiting += [(part, depth + 1) for part in inner]
+        elif isinstance(value, dict | list | tuple | set):
+            raise ValueError(f"{path} holds no settings: it is nested too deep")
+    raise ValueError(f"{path} holds no settings: it has more than {_MOST_VALUES:,} values")
 
 
 def _check_names(config: type, values: dict[str, Any], source: Path | None = None, prefix: str = "") -> None:
@@ -125,7 +151,9 @@ def _check_names(config: type, values: dict[str, Any], source: Path | None = Non
         inner = known[name]
         if isinstance(inner, type) and is_dataclass(inner):
             if not isinstance(value, dict):
-                raise ValueError(f"{where}{prefix}{name} must hold settings as `name: value` lines, got {value!r}")
+                raise ValueError(
+                    f"{where}{prefix}{name} must hold settings as `name: value` lines, got {_one_line(repr(value))}"
+                )
             _check_names(inner, value, source, f"{prefix}{name}.")
 
 

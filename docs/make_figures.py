@@ -1,0 +1,231 @@
+"""The pictures of docs/idea.md, drawn with the library itself: `python docs/make_figures.py` writes docs/figures/."""
+
+import argparse
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool, equivariance_error, rotate
+from sfcnn.harmonics import resolve_basis
+from sfcnn.pictures import atoms_table, save_figure, steered_filter
+from sfcnn.steering import orientation_angles, steer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ORIENTATIONS = 8
+KERNEL = 9
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """A figure that needs no screen."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def show(axes: "Axes", image: Tensor, limit: float, title: str = "") -> None:
+    """A map from −limit, blue, to limit, red."""
+    axes.imshow(image.double().numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title(title, fontsize=8, pad=3)
+
+
+def letter(size: int) -> Tensor:
+    """The letter F, which looks different at every angle, with soft edges: (1, 1, size, size)."""
+    y, x = torch.meshgrid(*(torch.linspace(-1, 1, size),) * 2, indexing="ij")
+
+    def bar(left: float, right: float, top: float, bottom: float) -> Tensor:
+        edges = (x - left, right - x, y - top, bottom - y)
+        return torch.stack([torch.sigmoid(edge * size / 3) for edge in edges]).prod(0)
+
+    bars = (bar(-0.35, -0.12, -0.62, 0.62), bar(-0.23, 0.4, -0.62, -0.4), bar(-0.23, 0.2, -0.1, 0.12))
+    return torch.stack(bars).amax(0)[None, None]
+
+
+def weight_index(basis: Basis, ring: int, frequency: int) -> int:
+    """Where the weight of an atom stands, of its real part if it has two."""
+    before = basis.harmonics[: basis.harmonics.index((ring, frequency))]
+    return sum(2 if k else 1 for _, k in before)
+
+
+def edge_detector(layer: LiftConv2d) -> None:
+    """Make the first filter of a layer the atom k = 1 on the ring of radius 2: an edge, seen from one side."""
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.weight[0, 0, weight_index(layer.basis, 2, 1)] = 1.0
+
+
+def steering_figure(kernel_size: int = KERNEL) -> "Figure":
+    """A filter as a sum of atoms, and the same atoms with turned phases as the turned filter."""
+    basis = resolve_basis("bandlimited", kernel_size)
+    atoms = ((2, 0, 0.6), (2, 1, 1.0), (3, 2, 0.8))  # ring, frequency, weight
+    weights = torch.zeros(len(atoms), basis.size, dtype=torch.float64)
+    for row, (ring, frequency, value) in enumerate(atoms):
+        weights[row, weight_index(basis, ring, frequency)] = value
+    angles = (0, 30, 60)
+    figure = new_figure(7.2, 5.4)
+    grid = figure.subplots(len(angles), len(atoms) + 1)
+    for axes_row, angle in zip(grid, angles, strict=True):
+        parts = steer(weights, basis, kernel_size, [math.radians(angle)])[:, 0]  # (atoms, s, s)
+        limit = float(parts.sum(0).abs().max())
+        for axes, part, (ring, frequency, _) in zip(axes_row, parts, atoms, strict=False):
+            phase = str(-frequency * angle).replace("-", "−")
+            show(axes, part, limit, f"μ = {ring}, k = {frequency}: phase {phase}°")
+        show(axes_row[-1], parts.sum(0), limit, f"their sum: the filter at {angle}°")
+        axes_row[0].set_ylabel(f"turned by {angle}°", fontsize=8)
+    return figure
+
+
+def responses(images: Tensor, kernel_size: int = KERNEL) -> tuple[Tensor, Tensor, Tensor]:
+    """Features after lifting, features after a group convolution, and their maximum: two (Λ, H, W) and one (H, W)."""
+    options = {"padding": "same", "bias": False}
+    lift = LiftConv2d(1, 1, kernel_size, ORIENTATIONS, **options)  # type: ignore[arg-type]
+    edge_detector(lift)
+    torch.manual_seed(3)
+    group = GroupConv2d(1, 1, kernel_size, ORIENTATIONS, **options)  # type: ignore[arg-type]
+    with torch.no_grad():
+        lifted = lift(images).relu()
+        grouped = group(lifted).relu()
+        return lifted[0, 0], grouped[0, 0], OrientationPool("max")(grouped)[0, 0]
+
+
+def responses_figure(size: int = 65, kernel_size: int = KERNEL) -> "Figure":
+    """What each layer makes of an image, and of the image turned by one step of the orientations."""
+    step = 2 * math.pi / ORIENTATIONS
+    image = letter(size)
+    pictures = (("the image", image), (f"turned by {math.degrees(step):g}°", rotate(image, step)))
+    found = {name: (picture[0, 0], *responses(picture, kernel_size)) for name, picture in pictures}
+    limits = [max(float(part.abs().max()) for part in parts) for parts in zip(*found.values(), strict=True)]
+    figure = new_figure(11, 4.9)
+    grid = figure.subplots(4, ORIENTATIONS + 2)
+    for number, (name, (picture, *parts)) in enumerate(found.items()):
+        for layer, label in ((0, "lifted"), (1, "group\nconvolution")):
+            row = grid[2 * number + layer]
+            for axes in row:
+                axes.set_axis_off()
+            for index, axes in enumerate(row[1:-1]):
+                axes.set_axis_on()
+                degrees = math.degrees(float(orientation_angles(ORIENTATIONS)[index]))
+                show(axes, parts[layer][index], limits[layer + 1], f"θ = {degrees:g}°")
+            row[1].set_ylabel(label, fontsize=8)
+        first, last = grid[2 * number, 0], grid[2 * number + 1, -1]
+        first.set_axis_on()
+        show(first, picture, limits[0], name)
+        last.set_axis_on()
+        show(last, parts[2], limits[3], "max over θ")
+    return figure
+
+
+def soft_noise(size: int, count: int) -> Tensor:
+    """Random smooth images: (count, 1, size, size)."""
+    coarse = torch.rand(count, 1, size // 4 + 1, size // 4 + 1)
+    return F.interpolate(coarse, size=(size, size), mode="bicubic", align_corners=True)
+
+
+def steerable(orientations: int, basis: str = "bandlimited") -> nn.Module:
+    """Three steerable layers with random weights and the maximum over orientations."""
+    return nn.Sequential(
+        LiftConv2d(1, 4, 7, orientations, padding="same", basis=basis),
+        nn.ReLU(),
+        GroupConv2d(4, 4, 7, orientations, padding="same", basis=basis),
+        nn.ReLU(),
+        GroupConv2d(4, 4, 5, orientations, padding="same", basis=basis),
+        OrientationPool("max"),
+    )
+
+
+def plain() -> nn.Module:
+    """Three ordinary convolutions."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 7, padding="same"),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 7, padding="same"),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 5, padding="same"),
+    )
+
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "ordinary convolutions": plain,
+    "sfcnn, Λ = 4": lambda: steerable(4),
+    "sfcnn, Λ = 8": lambda: steerable(8),
+    "sfcnn, Λ = 16": lambda: steerable(16),
+    "sfcnn, Λ = 16, basis averaged": lambda: steerable(16, "averaged"),
+}
+
+
+def errors_by_angle(degrees: list[float], size: int, seeds: int) -> dict[str, list[float]]:
+    """Relative equivariance error of each network at each angle, mean over random weights."""
+    found: dict[str, list[float]] = {}
+    for name, make in NETWORKS.items():
+        sums = [0.0] * len(degrees)
+        for seed in range(seeds):
+            torch.manual_seed(seed)
+            net, images = make().eval(), soft_noise(size, 2)
+            for index, angle in enumerate(degrees):
+                sums[index] += equivariance_error(net, images, math.radians(angle), radius=size / 5) / seeds
+        found[name] = sums
+    return found
+
+
+def errors_figure(step: float = 3.75, size: int = 61, seeds: int = 5) -> "Figure":
+    """Equivariance error against the angle, from 0° to 180°; the scale is logarithmic."""
+    degrees = [step * index for index in range(round(180 / step) + 1)]
+    styles = ("k:", "C1-", "C0-", "C2-", "C3--")
+    figure = new_figure(7.2, 4.2)
+    axes = figure.subplots()
+    for (name, errors), style in zip(errors_by_angle(degrees, size, seeds).items(), styles, strict=True):
+        axes.plot(degrees, [max(error, 1e-7) for error in errors], style, label=name)  # log of 0 is nowhere
+    axes.set_yscale("log")
+    axes.set_xticks(range(0, 181, 45))
+    axes.set(xlabel="rotation of the image (degrees)", ylabel="relative equivariance error", xlim=(0, 180))
+    axes.set_ylim(1e-7, 1)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="lower center", ncols=2, bbox_to_anchor=(0.5, 1.0))
+    return figure
+
+
+def atoms_figure(kernel_size: int = KERNEL) -> "Figure":
+    """All atoms of the default preset."""
+    return atoms_table("bandlimited", kernel_size)
+
+
+def filter_figure(kernel_size: int = KERNEL) -> "Figure":
+    """A random filter at 16 orientations."""
+    weight = torch.randn(resolve_basis("bandlimited", kernel_size).size, generator=torch.Generator().manual_seed(0))
+    return steered_filter(weight, "bandlimited", kernel_size, 16, "A random filter (seed 0) at 16 orientations")
+
+
+FIGURES: dict[str, Callable[[], "Figure"]] = {
+    "atoms": atoms_figure,
+    "filter": filter_figure,
+    "steering": steering_figure,
+    "responses": responses_figure,
+    "equivariance": errors_figure,
+}
+
+
+def main() -> None:
+    """Draw all pictures, or those named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)} (default: all)")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures", help="directory")
+    arguments = parser.parse_args()
+    for name in arguments.names or FIGURES:
+        if name not in FIGURES:
+            parser.error(f"unknown picture {name!r}, choose one of {list(FIGURES)}")
+        path = arguments.out / f"{name}.png"
+        save_figure(FIGURES[name](), path, overwrite=True)
+        print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The tables of docs/results.md, made from the JSON files that the experiments and benchmarks wrote.
+
+A table stands between two comments, `<!-- results: NAME -->` and `<!-- end of results -->`. The site makes it anew
+whenever it is built; `python docs/site_tools/results.py` does the same for the page in the repository, and
+tests/test_docs.py notices if it was not done.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_BLOCK = re.compile(r"(<!-- results: (\S+) -->).*?(<!-- end of results -->)", re.DOTALL)
+
+
+def load(path: str) -> Any:
+    """A JSON file of the repository."""
+    return json.loads((ROOT / path).read_text(encoding="utf-8"))
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows as a table.
+
+    >>> print(markdown_table(["a", "b"], [["1", "2"]]))
+    | a | b |
+    | --- | --- |
+    | 1 | 2 |
+    """
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _both(values: Iterable[Any]) -> str:
+    """The values that occur, each once, in order."""
+    return ", ".join(dict.fromkeys(str(value) for value in values))
+
+
+def _took(seconds: float) -> str:
+    """A time as a person would say it.
+
+    >>> _took(95), _took(4475)
+    ('95 s', '75 minutes')
+    """
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
+def _source(records: Sequence[dict[str, Any]]) -> str:
+    """Where numbers come from, of `sfcnn.provenance.provenance`."""
+    versions = [record["versions"] for record in records]
+    packages = [f"{name} {_both(v[name] for v in versions)}" for name in ("sfcnn", "torch", "python")]
+    commits = (f"`{record['commit']}`" for record in records)
+    days = sorted(record["finished"][:10] for record in records)
+    return (
+        f"{_both((days[0], days[-1]))}, commit {_both(commits)}, "
+        f"{', '.join(packages)}, {_both(record['processor'] for record in records)}, "
+        f"threads of a run: {_both(record['threads'] for record in records)}"
+    )
+
+
+def experiment(name: str) -> str:
+    """The table of an experiment (`sfcnn experiment`), its data, its cost and its source."""
+    summary = load(f"results/{name}.json")
+    cells, table = summary["cells"], summary["table"]
+    files = [f"[every run](../results/{name}.json)"]
+    if (ROOT / "results" / f"{name}.yaml").exists():
+        files.append(f"[settings](../results/{name}.yaml)")
+    return (
+        f"{table['title']}\n\n{markdown_table(table['columns'], table['rows'])}\n\n"
+        f"*{len(cells)} runs, {_took(summary['wall_seconds'])} in all; "
+        f"{_source([cell['provenance'] for cell in cells])}; {', '.join(files)}.*"
+    )
+
+
+def equivariance() -> str:
+    """Errors at angles between quarter turns (`benchmarks/equivariance.py`)."""
+    found = load("benchmarks/results/equivariance.json")
+    main = [r for r in found["results"] if r["measure"] == "exact" and r["kernel_sizes"] == [7, 7, 5]]
+    textures = {"waves": "random waves", "photos": "photographs", "em": "EM slices"}
+    numbers = {(r["network"], r["textures"]): f"{r['mean']:.4f} ± {r['standard_error']:.4f}" for r in main}
+    networks = dict.fromkeys(r["network"] for r in main)
+    rows = [[network, *(numbers[network, texture] for texture in textures)] for network in networks]
+    versions = ", ".join(f"{name} {found['versions'][name]}" for name in ("sfcnn", "torch", "e2cnn"))
+    return (
+        f"{markdown_table(['network', *textures.values()], rows)}\n\n"
+        f"*{found['settings']['seeds']} networks in each row, {_took(found['seconds'])} in all; {found['date'][:10]}, "
+        f"commit `{found['commit']}`, {versions}, threads: {found['threads']}; "
+        "[every number](../benchmarks/results/equivariance.json).*"
+    )
+
+
+def speed() -> str:
+    """Times of the paper's classifiers and of building them (`make bench`, section mnist)."""
+    section = load("benchmarks/results/speed.json")["sections"]["mnist"]
+    engines = ("escnn", "direct", "spectral", "auto")
+    by_place = {(r["name"], r["mode"], r["engine"]): r for r in section["results"]}
+    rows = []
+    for name, mode in dict.fromkeys((r["name"], r["mode"]) for r in section["results"]):
+        times = [by_place[name, mode, engine]["median_ms_per_image"] for engine in engines]
+        what = {"train": "training step", "eval": "evaluation"}[mode]
+        rows.append([f"`{name}`, {what}", *(f"{time:.0f} ms" for time in times), f"{times[0] / times[-1]:.1f}×"])
+    built = {engine: [r["build_seconds"] for r in section["results"] if r["engine"] == engine] for engine in engines}
+    spans = [f"{min(times):.2f} … {max(times):.2f} s" for times in built.values()]
+    rows.append(["building the network", *spans, ""])
+    versions = section["versions"]
+    packages = ", ".join(f"{name} {versions[name][name]}" for name in ("sfcnn", "escnn"))
+    return (
+        f"{markdown_table(['an image, Λ = 16, batch 64', *engines, 'escnn / auto'], rows)}\n\n"
+        f"*Medians, {_took(section['took_seconds'])} in all; {section['date'][:10]}, commit `{section['commit']}`, "
+        f"{packages}, {section['machine']}, threads: {section['threads']}; "
+        "[every time](../benchmarks/results/speed.json).*"
+    )
+
+
+#: What is no experiment.
+BENCHMARKS: dict[str, Callable[[], str]] = {"equivariance": equivariance, "speed": speed}
+
+
+def render(name: str) -> str:
+    """The table called `name` and where it comes from."""
+    return BENCHMARKS[name]() if name in BENCHMARKS else experiment(name)
+
+
+def refresh(text: str) -> str:
+    """Make every table of a page anew."""
+    return _BLOCK.sub(lambda match: f"{match[1]}\n\n{render(match[2])}\n\n{match[3]}", text)
+
+
+def names(text: str) -> list[str]:
+    """The tables of a page."""
+    return [match[2] for match in _BLOCK.finditer(text)]
+
+
+if __name__ == "__main__":
+    page = ROOT / "docs" / "results.md"
+    page.write_text(refresh(page.read_text(encoding="utf-8")), encoding="utf-8")

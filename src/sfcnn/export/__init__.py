@@ -1,0 +1,7 @@
+"""Networks without sfcnn: as plain layers of PyTorch, as a program of `torch.export`, as an ONNX file."""
+
+from sfcnn.export.onnx_file import to_onnx
+from sfcnn.export.plain import to_plain
+from sfcnn.export.program import to_program
+
+__all__ = ["to_onnx", "to_plain", "to_program"]

@@ -1,0 +1,249 @@
+"""The documentation says what is there: links, results, tests and names that it points to, and what the site adds."""
+
+import doctest
+import importlib
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+from sfcnn import equivariance_error
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+
+
+def load(name: str) -> ModuleType:
+    """A module of docs/, which is no package."""
+    if name in sys.modules:
+        return sys.modules[name]
+    return importlib.import_module(name)
+
+
+def text(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def github_slug(heading: str) -> str:
+    """The anchor that forges give a heading."""
+    words = re.sub(r"[`*]|\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+
+
+def headings(page: Path) -> set[str]:
+    without_code = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return {github_slug(heading) for heading in re.findall(r"^#+ (.*)$", without_code, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_anchors_exist_where_pages_are_read_as_files(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+        other = page.parent / target if target else page
+        assert anchor in headings(other), f"{target}#{anchor}"
+
+
+def pages_in(nav: object) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for entry in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+            yield from pages_in(entry)
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    settings = re.sub(r"!!python\S*", "", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    named = list(pages_in(yaml.safe_load(settings)["nav"]))
+    assert sorted(named) == [page.name for page in PAGES]
+
+
+def test_the_build_sees_warnings() -> None:
+    """With --quiet MkDocs does not even count them."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^\t(.*mkdocs build.*)$", makefile, re.MULTILINE)
+    assert "--strict" in line
+    assert "-q" not in line
+
+
+def test_results_are_those_of_the_recorded_files() -> None:
+    """If this fails: python docs/site_tools/results.py."""
+    results = load("site_tools.results")
+    assert results.refresh(text("results.md")) == text("results.md")
+    recorded = {path.stem for path in (ROOT / "results").glob("*.json") if '"table"' in path.read_text()}
+    assert recorded <= set(results.names(text("results.md")))
+
+
+def test_a_changed_result_is_noticed() -> None:
+    results = load("site_tools.results")
+    stale = text("results.md").replace(" ± ", " ± 1", 1)
+    assert stale != text("results.md")
+    assert results.refresh(stale) == text("results.md")
+
+
+def asks() -> list[list[str]]:
+    rows = re.findall(r"^\| (\d+ \|.*) \|$", text("asks.md"), re.MULTILINE)
+    return [[cell.strip() for cell in re.split(r" \| ", row)] for row in rows]
+
+
+def test_every_ask_has_an_answer() -> None:
+    rows = asks()
+    assert [int(row[0]) for row in rows] == list(range(1, 42))
+    for row in rows:
+        assert len(row) == 4, row
+        status = re.match(r"\*\*(answered|in part|does not apply|open)\*\*", row[3])
+        assert status, row
+        if status[1] in ("answered", "in part"):
+            assert "](" in row[3] or "as " in row[3] or "pure Python" in row[3], f"no evidence: {row}"
+
+
+def test_tests_that_pages_point_to_exist() -> None:
+    found = [link for page in PAGES for link in re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", page.read_text())]
+    assert len(found) > 10
+    for name, target in found:
+        assert f"def {name}(" in (DOCS / target).read_text(encoding="utf-8"), name
+
+
+def test_every_part_of_the_tests_is_described() -> None:
+    described = text("testing.md")
+    for path in (ROOT / "tests").iterdir():
+        if path.is_dir() and any(path.glob("test_*.py")):
+            assert f"`tests/{path.name}`" in described, path.name
+        elif path.name.startswith("test_"):
+            assert f"](../tests/{path.name})" in described, path.name
+    assert re.search(r"^\*\*Last passed in full:\*\* \S", described, re.MULTILINE)
+
+
+def test_every_package_is_in_the_table_of_the_api() -> None:
+    packages = [path.parent for path in (ROOT / "src" / "sfcnn").glob("*/__init__.py") if path.parent.name != "cli"]
+    assert len(packages) > 6
+    for package in packages:
+        assert f"](../src/sfcnn/{package.name})" in text("api.md"), package.name
+
+
+def test_every_command_and_action_is_in_the_reference() -> None:
+    commands = load("site_tools.commands")
+    names = list(commands.commands())
+    from sfcnn.cli import COMMANDS
+
+    assert {words[0] for words in names if words} == set(COMMANDS)
+    assert {("segment", "train"), ("segment", "score"), ("data", "fetch"), ("experiment", "benchmark")} <= set(names)
+    for name in COMMANDS:
+        assert f"`{name}`" in text("cli.md"), name
+    reference = commands.reference()
+    assert "## sfcnn segment\n" in reference
+    assert "### sfcnn segment train\n\n```text\nusage: sfcnn segment train " in reference
+    assert "--optimization.learning_rate" in reference
+    assert "\x1b" not in reference
+    assert str(Path.home()) not in reference
+
+
+@pytest.mark.parametrize("name", ["commands", "docstrings", "links", "results"])
+def test_examples_in_docstrings_of_the_tools(name: str) -> None:
+    assert doctest.testmod(load(f"site_tools.{name}")).failed == 0
+
+
+def test_links_lead_to_what_the_site_has() -> None:
+    links = load("site_tools.links")
+    page = "[a](guide.md#engines) [b](../tests/test_group.py) [c](../src/sfcnn/nn/conv.py) [d](../examples)"
+    assert links.rewrite(page, DOCS / "faq.md", "faq.md") == (
+        "[a](guide.md#engines) [b](source/tests/test_group.py.md) [c](api/nn.md#sfcnn.nn.conv) [d](examples.md)"
+    )
+    from_below = links.rewrite("[x](../docs/guide.md)", ROOT / "benchmarks/README.md", "source/benchmarks/README.md")
+    assert from_below == "[x](../../guide.md)"
+    code = "```python\nx[0](../tests/test_group.py)\n```"
+    assert links.rewrite(code, DOCS / "faq.md", "faq.md") == code
+    nowhere = "[x](../nowhere.py) [y](https://example.org/a.md)"
+    assert links.rewrite(nowhere, DOCS / "faq.md", "faq.md") == nowhere
+
+
+def test_lists_are_indented_for_the_site() -> None:
+    links = load("site_tools.links")
+    assert links.indent_lists("1. a\n\n   b\n\nc\n\n   d") == "1. a\n\n    b\n\nc\n\n   d"
+    assert links.indent_lists("- a\n  - b") == "- a\n    - b"
+
+
+@pytest.mark.parametrize("name", ["steering", "responses", "errors"])
+def test_pictures_can_be_drawn(name: str, tmp_path: Path) -> None:
+    from sfcnn.pictures import save_figure
+
+    figures = load("make_figures")
+    draw = {
+        "steering": lambda: figures.steering_figure(7),
+        "responses": lambda: figures.responses_figure(17, 7),
+        "errors": lambda: figures.errors_figure(step=45, size=21, seeds=1),
+    }
+    figure = draw[name]()
+    assert len(figure.axes) == {"steering": 12, "responses": 40, "errors": 1}[name]
+    save_figure(figure, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 1000
+    assert all((DOCS / "figures" / f"{drawn}.png").is_file() for drawn in figures.FIGURES)
+
+
+def test_the_turned_letter_has_the_turned_responses() -> None:
+    """What docs/idea.md says of its picture: one step of the orientations moves every map on by one."""
+    figures = load("make_figures")
+    image = figures.letter(65)
+    assert all(float(part.max()) > 0.1 for part in figures.responses(image))
+
+    def layer(part: int) -> Callable[[Tensor], Tensor]:
+        return lambda images: figures.responses(images)[part][None, None]
+
+    assert max(equivariance_error(layer(part), image, math.pi / 4, radius=20) for part in (0, 1)) < 0.1
+    quarter = figures.responses(torch.rot90(image, 1, (-2, -1)))[0]
+    torch.testing.assert_close(quarter.roll(-2, 0), torch.rot90(figures.responses(image)[0], 1, (-2, -1)))
+
+
+def test_curves_are_low_at_quarter_turns_only() -> None:
+    figures = load("make_figures")
+    found = figures.errors_by_angle([45.0, 90.0], 21, 1)
+    assert all(errors[1] < 1e-5 < errors[0] for name, errors in found.items() if name.startswith("sfcnn"))
+    assert found["ordinary convolutions"][1] > 0.1
+
+
+def test_comments_document_attributes_and_examples_are_code() -> None:
+    import griffe
+
+    extensions = griffe.load_extensions(load("site_tools.docstrings").WrittenHere)
+    module = griffe.load("sfcnn.harmonics", search_paths=[ROOT / "src"], extensions=extensions)
+
+    def documentation(name: str) -> str | None:
+        docstring = module[name].docstring
+        return docstring.value if docstring else None
+
+    assert documentation("Basis.cutoffs") == "K_j, the highest angular frequency on each ring"
+    assert str(documentation("BasisLike")).startswith("What layers and models accept as a basis")
+    assert documentation("PRESETS") is None
+    assert "```pycon\n>>> resolve_basis" in str(documentation("resolve_basis"))
+
+
+def test_what_a_browser_would_load_from_elsewhere_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    hooks = load("hooks")
+    page = type("Page", (), {"file": type("File", (), {"src_uri": "x.md"})})
+    hooks.on_post_page('<a href="https://example.org">x</a><script src="bundle.js"></script>', page, None)
+    assert not caplog.records
+    hooks.on_post_page('<link rel="stylesheet" href="https://example.org/font.css">', page, None)
+    assert "x.md loads https://example.org/font.css from another server" in caplog.text
+
+
+def test_the_site_shows_every_module_and_every_linked_file() -> None:
+    hooks = load("hooks")
+    modules = [name for names in hooks.packages().values() for name in names]
+    assert {"sfcnn.group", "sfcnn.nn.conv", "sfcnn.segmentation.multicut"} <= set(modules)
+    assert not any("cli" in name or "__" in name for name in modules)
+    shown = hooks.linked_files(PAGES)
+    assert shown["source/tests/nn/test_conv.py.md"] == ROOT / "tests/nn/test_conv.py"
+    assert "source/results/orientations.json" in shown
+    assert "~~~~~~python" in hooks.file_text(ROOT / "tests/test_group.py")
+    assert "LiftConv2d" in hooks.examples_text()
