@@ -35,7 +35,7 @@ def predict(net: UNet, image: Tensor) -> Tensor:
 def test_each_is_a_small_run_without_paths_of_the_machine_that_made_it(name: str) -> None:
     directory = find_run(name)
     assert sum(path.stat().st_size for path in directory.iterdir()) < 20e6
-    assert {"config.yaml", "best.safetensors"} <= {path.name for path in directory.iterdir()}
+    assert {"config.yaml", "best.safetensors", "result.json"} <= {path.name for path in directory.iterdir()}
     config, net = load_membrane_run(directory)
     assert config.images.path == config.images.masks == ""
     assert not net.training

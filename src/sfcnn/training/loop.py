@@ -152,8 +152,8 @@ class Fit:
         generators = state.get("generators")
         if isinstance(generators, list) and len(generators) != self.share.processes:
             raise ValueError(
-                f"the newest checkpoint in {self.checkpoints.directory} is of {len(generators)} processes, this job has "
-                f"{self.share.processes}: start as many"
+                f"the newest checkpoint in {self.checkpoints.directory} is of {len(generators)} processes, this job "
+                f"has {self.share.processes}: start as many"
             )
         try:
             self._load_state(state)

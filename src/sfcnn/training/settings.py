@@ -126,7 +126,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def _check_extent(path: Path, values: dict[str, Any]) -> None:
-    """Raise if there is far more than settings: a few lines of references to references stand for billions of values."""
+    """Raise if there is far more than settings: a few lines of references can stand for billions of values."""
     waiting: list[tuple[Any, int]] = [(values, 0)]
     for _ in range(_MOST_VALUES):
         if not waiting:
