@@ -1,15 +1,23 @@
 """Every example, every Python block and every command of README and docs runs and says what is printed beside it."""
 
+import os
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from PIL import Image
+from torch import Tensor, nn
 
+from sfcnn import LiftConv2d, OrientationPool, assert_equivariant
 from sfcnn.cli import main
 from sfcnn.data.digits import load_digits
+from sfcnn.data.stacks import read_image
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -23,6 +31,109 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_examples_run(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(example), run_name="__main__")
+
+
+def example(name: str) -> dict[str, Any]:
+    """What an example defines, without running it."""
+    return runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+
+
+def test_fibres_of_every_direction_are_read_by_a_network_trained_on_horizontal_ones() -> None:
+    errors = example("fibre_directions")["main"]()
+    assert len(errors) == 6
+    assert max(errors.values()) < 15  # degrees; by chance it would be 45
+
+
+def test_the_u_net_takes_a_folder_of_images_of_any_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = example("unet_own_images")
+    names["draw_folder"](tmp_path / "mine", size=41)
+    names["main"](tmp_path / "mine", tmp_path / "results", steps=2)
+    written = sorted((tmp_path / "results").iterdir())
+    assert [path.name for path in written] == ["0.png", "1.png", "2.png"]
+    assert all(read_image(path).shape == (41, 41) for path in written)
+    assert "% of the pixels of 2 are wrong" in capsys.readouterr().out
+
+
+class Bottleneck(nn.Module):
+    """A network with all that `replace_convolutions` replaces, and a layer that is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 7, stride=2, padding=3, padding_mode="reflect")
+        self.norm = nn.BatchNorm2d(4, eps=1e-3, momentum=0.2)
+        self.act = nn.ELU()
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.narrow, self.wide = nn.Conv2d(4, 2, 1, bias=False), nn.Conv2d(2, 4, 3, padding="same", dilation=2)
+        self.twice = nn.Conv2d(4, 4, 3, padding=1)
+        self.again = self.twice
+        self.drop, self.average = nn.Dropout2d(0.25), nn.AvgPool2d(2)
+        self.end: nn.Module = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.pool(self.act(self.norm(self.stem(images))))
+        maps = maps + self.wide(self.narrow(maps))
+        maps = self.again(self.twice(maps))
+        logits: Tensor = self.end(self.average(self.drop(maps)))
+        return logits
+
+
+def test_convolutions_of_an_existing_network_are_replaced() -> None:
+    replace = example("replace_conv")["replace_convolutions"]
+    plain = Bottleneck()
+    net = replace(plain, 4)
+    net.end.insert(0, OrientationPool("max"))
+    images = torch.rand(2, 3, 29, 29)  # 29 → 15 → 8: each size halves exactly
+    assert net(images).shape == plain(images).shape == (2, 5)
+    net(images).sum().backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())
+    assert_equivariant(net.eval(), images)
+    with pytest.raises(AssertionError):
+        assert_equivariant(plain.eval(), images)
+    kinds = {name: type(module).__name__ for name, module in net.named_children()}
+    assert list(kinds.values())[:2] == ["LiftConv2d", "BatchNorm3d"]
+    assert net.again is net.twice
+    assert (net.norm.eps, net.norm.momentum, net.drop.p) == (1e-3, 0.2, 0.25)
+    assert (net.stem.geometry.stride, net.stem.geometry.padding_mode, net.wide.geometry.dilation) == (2, "reflect", 2)
+    assert net.narrow.bias is None
+    assert isinstance(plain.stem, nn.Conv2d)  # the original is as it was
+
+
+def test_several_first_convolutions_can_be_named_and_others_are_refused() -> None:
+    replace = example("replace_conv")["replace_convolutions"]
+    net = replace(nn.ModuleDict({"left": nn.Conv2d(1, 2, 3), "right": nn.Conv2d(1, 2, 5)}), 4, first=("left", "right"))
+    assert all(isinstance(module, LiftConv2d) for module in net.values())
+    for layer, message in (
+        (nn.Conv2d(4, 4, 3, groups=2), "groups=2, expected 1"),
+        (nn.Conv2d(4, 4, (3, 5)), r"kernel_size=\(3, 5\), expected the same along both axes"),
+        (nn.Conv2d(4, 4, 4), "odd whole number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replace(nn.Sequential(layer), 4)
+
+
+def test_two_processes_print_the_losses_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from accelerate.state import AcceleratorState
+
+    monkeypatch.chdir(tmp_path)
+    AcceleratorState._reset_state(reset_partial_state=True)  # of other tests
+    example("accelerate_two_processes")["main"]()
+    alone = capsys.readouterr().out
+    state = torch.load("digits.pt", weights_only=True)
+    script = str(ROOT / "examples" / "accelerate_two_processes.py")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*launcher, "--rdzv-endpoint=localhost:0", script], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Grad strides" not in done.stderr  # which would mean that gradients are copied
+    losses = [[float(value) for value in re.findall(r"loss ([\d.]+)", text)] for text in (alone, done.stdout)]
+    assert len(losses[0]) == 2
+    assert losses[1] == pytest.approx(losses[0], abs=2e-4)
+    assert "2 process(es)" in done.stdout
+    assert torch.load("digits.pt", weights_only=True).keys() == state.keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from sfcnn.data.digits import Digits
 from sfcnn.group import rotate
 
+_MOST_ANGLES = 36_000  # a hundredth of a degree apart
+
 
 @contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
@@ -41,6 +43,8 @@ def even_degrees(count: int) -> tuple[float, ...]:
     """
     if count < 1:
         raise ValueError(f"the number of angles must be at least 1, got {count}")
+    if count > _MOST_ANGLES:
+        raise ValueError(f"the number of angles must be at most {_MOST_ANGLES}, got {count}")
     return tuple(360 * index / count for index in range(count))
 
 

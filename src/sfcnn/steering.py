@@ -16,11 +16,15 @@ from torch import Tensor
 
 from sfcnn.harmonics import Basis, BasisLike, real_atoms, resolve_basis
 
+_MOST_ORIENTATIONS = 2**20  # far beyond what any memory holds features for
+
 
 def check_orientations(orientations: int) -> None:
     """Raise unless `orientations` is a whole number ≥ 1."""
     if isinstance(orientations, bool) or not isinstance(orientations, int) or orientations < 1:
         raise ValueError(f"orientations (Λ) must be a whole number of at least 1, got {orientations!r}")
+    if orientations > _MOST_ORIENTATIONS:
+        raise ValueError(f"orientations (Λ) must be at most {_MOST_ORIENTATIONS}, got {orientations}")
 
 
 def orientation_angles(orientations: int) -> Tensor:

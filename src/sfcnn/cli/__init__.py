@@ -27,10 +27,10 @@ COMMANDS = {
 
 #: Modules of optional packages: the names under which the packages are installed, and the extras that have them.
 EXTRAS = {
-    **{
-        name: (name, "train") for name in ("accelerate", "jsonargparse", "matplotlib", "mlxtend", "rich", "safetensors")
-    },
+    **{name: (name, "train") for name in ("accelerate", "jsonargparse", "matplotlib", "rich", "safetensors")},
     "PIL": ("pillow", "train"),
+    "yaml": ("pyyaml", "train"),
+    "mlxtend": ("mlxtend", "demo"),
     **{name: (name, "em") for name in ("kornia", "scipy", "tifffile")},
     "bioimage_cpp": ("bioimage-cpp", "em"),
     "skimage": ("scikit-image", "em"),

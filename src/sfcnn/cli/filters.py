@@ -5,6 +5,8 @@ from pathlib import Path
 
 from sfcnn.cli.parser import Parser
 
+_MOST_PICTURES = 360  # of one filter; each is a picture
+
 
 def parser() -> Parser:
     """Options of `sfcnn filters`."""
@@ -49,6 +51,8 @@ def run(arguments: argparse.Namespace) -> None:
     from sfcnn.weights import learned_filter, load_weights
 
     check_seed(arguments.seed)
+    if (arguments.orientations or 0) > _MOST_PICTURES:
+        raise ValueError(f"--orientations must be at most {_MOST_PICTURES}, got {arguments.orientations}")
     if arguments.weights is None:
         kernel_size, orientations = arguments.kernel_size or 9, arguments.orientations or 16
         basis = resolve_basis(arguments.basis, kernel_size)

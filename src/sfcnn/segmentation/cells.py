@@ -24,6 +24,8 @@ from sfcnn.segmentation.superpixels import (
     upright_turns,
 )
 
+_LARGEST = 1e9  # of the settings that have no limit by their meaning
+
 
 @dataclass(frozen=True)
 class CellsConfig:
@@ -53,8 +55,8 @@ class CellsConfig:
         if not 0 < self.beta < 1:
             raise ValueError(f"beta must be in (0, 1), got {self.beta}")
         for name in ("time_limit", "across_weight"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+            if not 0 <= getattr(self, name) <= _LARGEST:
+                raise ValueError(f"{name} must be at least 0 and at most {_LARGEST:g}, got {getattr(self, name)}")
 
 
 def cells(

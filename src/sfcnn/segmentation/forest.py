@@ -32,6 +32,7 @@ _ARRAYS = {
     "threshold": torch.float64,
     "probability": torch.float64,
 }
+_MOST_TREES = 100_000
 _CHUNK = 1 << 22  # pairs of edge and tree at a time
 _PARTS = 20  # in which a forest is grown, to tell how far it has come
 
@@ -55,6 +56,8 @@ class ForestConfig:
         for name, smallest in (("trees", 1), ("depth", 0), ("seed", 0)):
             if getattr(self, name) < smallest:
                 raise ValueError(f"{name} must be at least {smallest}, got {getattr(self, name)}")
+        if self.trees > _MOST_TREES:
+            raise ValueError(f"trees must be at most {_MOST_TREES}, got {self.trees}")
         check_seed(self.seed)
 
 
