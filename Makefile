@@ -5,12 +5,22 @@ BIN := $(VENV)/bin
 ESCNN := .venv-escnn
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test bench bench-escnn lint types docs pytest format clean
+.PHONY: demo test test-all package bench bench-escnn lint types docs pytest format clean
 
 demo: $(VENV)/.demo ## train on upright digits, test on rotated ones (3 minutes)
 	$(BIN)/sfcnn demo --out demo-results
 
 test: lint types docs pytest ## lint, types, the documentation and the whole test suite
+
+# Beside `make test`: the tests marked slow (long training, processes killed while they save, a file system without room,
+# wheel and sdist in an empty environment, which needs a package index) and five times as many fuzzed cases, drawn anew.
+test-all: lint types docs ## make test and the slow tests
+	SFCNN_FUZZ=5 $(BIN)/pytest -m ''
+
+package: $(VENV)/.dev ## wheel and sdist in dist, installed into an empty environment and tried there
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	SFCNN_DIST=dist $(BIN)/pytest -m slow tests/test_packaging.py
 
 bench: $(VENV)/.dev bench-escnn ## times and memory, beside escnn (BENCH='--only mnist' for a part, see benchmarks/README.md)
 	$(BIN)/python benchmarks/speed.py --peer $(ESCNN)/bin/python $(BENCH)

@@ -144,7 +144,7 @@ def test_values(case: tuple[type, dict[str, Any]]) -> None:
             assert "\n" not in str(error)  # noqa: PT017  (a success is right too)
             return
     assert type(made) is config
-    for field in fields(config):  # type: ignore[arg-type]
+    for field in fields(config):
         if field.type in (int, float, bool, str):
             assert type(getattr(made, field.name)) is field.type
 
