@@ -143,9 +143,9 @@ from sfcnn.cli import main
 
 for line in sys.argv[2:]:
     error = io.StringIO()
-    with contextlib.redirect_stderr(error):
+    with contextlib.redirect_stderr(error), contextlib.redirect_stdout(io.StringIO()):
         code = main(line.split())
-    print(line, code, error.getvalue(), sep="|", end="")
+    print(line, code, error.getvalue().strip(), sep="|")
 """
 
 
@@ -156,7 +156,8 @@ def test_commands_name_the_package_that_they_need(tmp_path: Path) -> None:
     known = "|".join(sorted({package for package, _ in EXTRAS.values()}))
     for line, answer in zip(lines, answers, strict=True):
         expected = rf"{re.escape(line)}\|2\|sfcnn: error: .*({known}).*pip install 'sfcnn\[\w+\]'"
-        assert re.fullmatch(expected, answer), answer
+        works = line == "data show" and answer == "data show|0|"  # which needs no packages to say what there is
+        assert works or re.fullmatch(expected, answer), answer
     assert not list(tmp_path.iterdir())
 
 

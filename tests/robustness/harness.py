@@ -41,7 +41,7 @@ def cases(number: int) -> Callable[[Test], Test]:
     """Run a hypothesis test on this many cases."""
 
     def decorate(test: Test) -> Test:
-        PLANNED[f"{test.__module__}.{test.__qualname__}"] = number
+        PLANNED[f"{test.__module__}.{test.__name__}"] = number
         inner = test.hypothesis.inner_test  # type: ignore[attr-defined]
 
         @functools.wraps(inner)
