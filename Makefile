@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 ESCNN := .venv-escnn
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
+# One file of tests per process: fixtures of a file, such as trained runs, are made once.
+PYTEST = $(BIN)/pytest --numprocesses logical --maxprocesses 8 --dist loadfile
+
 .PHONY: demo test test-all package bench bench-escnn lint types docs pytest format clean
 
 demo: $(VENV)/.demo ## train on upright digits, test on rotated ones (3 minutes)
@@ -15,7 +18,7 @@ test: lint types docs pytest ## lint, types, the documentation and the whole tes
 # Beside `make test`: the tests marked slow (long training, processes killed while they save, a file system without room,
 # wheel and sdist in an empty environment, which needs a package index) and five times as many fuzzed cases, drawn anew.
 test-all: lint types docs ## make test and the slow tests
-	SFCNN_FUZZ=5 $(BIN)/pytest -m ''
+	SFCNN_FUZZ=5 $(PYTEST) -m ''
 
 package: $(VENV)/.dev ## wheel and sdist in dist, installed into an empty environment and tried there
 	rm -rf dist
@@ -40,7 +43,7 @@ docs: $(VENV)/.dev ## the documentation as a site in build/docs; a warning is an
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pytest: $(VENV)/.dev
-	$(BIN)/pytest
+	$(PYTEST)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -21,9 +21,23 @@ def workplace(place: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.delenv("SFCNN_DATA", raising=False)
-        for scheme in ("http", "https"):
-            patch.setenv(f"{scheme}_proxy", "http://127.0.0.1:9")  # where nothing listens
+        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+            patch.setenv(name, "http://127.0.0.1:9")  # where nothing listens
+        for name in ("no_proxy", "NO_PROXY"):
+            patch.delenv(name, raising=False)
         yield place
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let the process that started this one know how many cases were run here, if there is one."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["cases"] = RUN["cases"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add the cases of a process that ended."""
+    RUN["cases"] += getattr(node, "workeroutput", {}).get("cases", 0)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -157,7 +157,7 @@ def test_the_lines_are_right(line: list[str], workplace: Path, furnished: Conten
         "taken": "taken is in use",
         "0": "processes must be",
         "nowhere": "nowhere",
-        "fetch": "refused",
+        "fetch": "could not download",
         "forest.safetensors": "image",
     }
     if answer.code == 2:
