@@ -114,8 +114,88 @@ def speed() -> str:
     )
 
 
+def _benchmark_source(name: str, record: dict[str, Any], more: str = "") -> str:
+    """The line below a table of a benchmark."""
+    return f"*{_source([record])}{more and ', '}{more}; [every time](../benchmarks/results/{name}.json).*"
+
+
+def _spread(median: float, values: Sequence[float], unit: float) -> str:
+    """A median with the least and the greatest."""
+    return f"{unit * median:.1f} ({unit * min(values):.1f} … {unit * max(values):.1f})"
+
+
+def export() -> str:
+    """Evaluation of exported networks (`benchmarks/export.py`)."""
+    found = load("benchmarks/results/export.json")
+    rows = []
+    for name, result in found["results"].items():
+        unit = 1e3 / result["images"][0]
+        times = [_spread(median, result["all_seconds"][form], unit) for form, median in result["seconds"].items()]
+        rows.append([name, *times, f"{result['model_over']['onnxruntime']:.2f}×", f"{result['megabytes']['onnx']:.0f}"])
+    columns = ["ms an image", "model", "plain network", "onnxruntime", "model / onnxruntime", "MB of the file"]
+    versions = ", ".join(f"{name} {version}" for name, version in found["onnx"].items())
+    return f"{markdown_table(columns, rows)}\n\n{_benchmark_source('export', found['provenance'], versions)}"
+
+
+def compilation() -> str:
+    """torch.compile and bfloat16 (`benchmarks/compile.py`)."""
+    found = load("benchmarks/results/compile.json")
+    cases: dict[str, list[dict[str, Any]]] = {}
+    for result in found["results"]:
+        cases.setdefault(f"{result['case']}, batch {result['images'][0]}", []).append(result)
+    parts = []
+    for case, results in cases.items():
+        forms = dict.fromkeys(form for result in results for form in result["seconds"])
+        columns = [case, *(f"{result['mode']}, `{result['engine']}`" for result in results)]
+        parts.append(
+            markdown_table(columns, [[form, *(_beside_eager(result, form) for result in results)] for form in forms])
+        )
+    return "\n\n".join([*parts, _benchmark_source("compile", found["provenance"], f"compiler {found['compiler']}")])
+
+
+def _beside_eager(result: dict[str, Any], form: str) -> str:
+    """Time of a form, and how many times as fast as eager float32 it is."""
+    if form not in result["seconds"]:
+        return "–"
+    return f"{1e3 * result['seconds'][form] / result['images'][0]:.1f} ms, {result['eager_over'][form]:.2f}×"
+
+
+def segmentation() -> str:
+    """A large image by tiles, and the way to cells (`benchmarks/segment.py`)."""
+    found = load("benchmarks/results/segmentation.json")
+    large, cells, tile = found["large"], found["cells"], found["prediction"]
+    size, by_engine = large["size"], tile["seconds_per_megapixel"]
+    one = f"one tile of {tile['size']}×{tile['size']}, membranes only"
+    rows = [
+        [f"{size}×{size}, membranes and cells with a forest", f"{large['seconds_per_megapixel']:.1f} s a megapixel"],
+        ["its peak memory, of the whole process", f"{large['peak_bytes'] / 1e9:.2f} GB"],
+        [one, f"{by_engine['auto']:.1f} s a megapixel"],
+        ["the same with the direct engine", f"{by_engine['direct']:.1f} s a megapixel, {tile['ratio']:.2f}×"],
+        [f"from probabilities to cells, {cells['size']}×{cells['size']}", f"{cells['seconds']['mean']:.2f} s"],
+        ["the same with a forest", f"{cells['seconds']['forest']:.2f} s"],
+    ]
+    return f"{markdown_table(['', 'measured'], rows)}\n\n{_benchmark_source('segmentation', found['provenance'])}"
+
+
+def importing() -> str:
+    """What `import sfcnn` adds to `import torch` (`benchmarks/import_time.py`)."""
+    found = load("benchmarks/results/import_time.json")
+    rows = [
+        [name if name == "torch" else f"{name}, beyond torch", _spread(times["median"], times["all"], 1e3)]
+        for name, times in found["seconds"].items()
+    ]
+    return f"{markdown_table(['import', 'ms'], rows)}\n\n{_benchmark_source('import_time', found['provenance'])}"
+
+
 #: What is no experiment.
-BENCHMARKS: dict[str, Callable[[], str]] = {"equivariance": equivariance, "speed": speed}
+BENCHMARKS: dict[str, Callable[[], str]] = {
+    "equivariance": equivariance,
+    "speed": speed,
+    "compilation": compilation,
+    "export": export,
+    "segmentation": segmentation,
+    "importing": importing,
+}
 
 
 def render(name: str) -> str:
