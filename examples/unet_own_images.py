@@ -13,7 +13,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from sfcnn.data.stacks import as_fraction, read_pairs
+from sfcnn.data.pairs import read_pairs
+from sfcnn.data.stacks import as_fraction
 from sfcnn.models import UNet, membrane_unet
 from sfcnn.segmentation.tiles import predict_image
 

@@ -15,7 +15,8 @@ from PIL import Image
 from robustness.harness import cases, damaged, limits, read_or_refuse
 from sfcnn.data.geometry import read_geometry
 from sfcnn.data.images import read_images
-from sfcnn.data.stacks import as_fraction, as_interior, read_image, read_labels, read_pairs, read_stack
+from sfcnn.data.pairs import as_interior, read_pairs
+from sfcnn.data.stacks import as_fraction, read_image, read_labels, read_stack
 
 GREY = (np.add.outer(np.arange(12) ** 2, 7 * np.arange(15)) % 256).astype(np.uint8)
 COLOURS = np.stack([GREY, GREY[::-1], 255 - GREY], -1)

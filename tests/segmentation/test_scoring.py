@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sfcnn.data.membranes import synthetic_membranes
-from sfcnn.data.stacks import as_interior, read_stack
+from sfcnn.data.pairs import as_interior
+from sfcnn.data.stacks import read_stack
 from sfcnn.segmentation.metrics import Labels, Mask, f1, pixel_error, v_info, v_rand
 from sfcnn.segmentation.scoring import THRESHOLDS, score_labels, score_probabilities, truth_cells
 from sfcnn.segmentation.thinning import thin_borders

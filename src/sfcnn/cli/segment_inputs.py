@@ -65,7 +65,8 @@ def read_probabilities(path: Path, *, interior: bool) -> "NDArray[np.float32]":
 
 def read_truth(path: Path, *, labels: bool) -> "NDArray[np.int64]":
     """Cells (Z, H, W), 0 on membranes, from a file with labels or with a mask of interior."""
-    from sfcnn.data.stacks import as_interior, read_labels, read_stack
+    from sfcnn.data.pairs import as_interior
+    from sfcnn.data.stacks import read_labels, read_stack
     from sfcnn.segmentation.scoring import truth_cells
 
     return read_labels(path) if labels else truth_cells(as_interior(read_stack(path), path))

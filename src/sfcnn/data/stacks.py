@@ -1,11 +1,7 @@
-"""Microscope images and their masks: TIFF stacks, and folders of image–mask pairs.
+"""Files of microscope images: TIFF stacks, single images in TIFF or PNG, label images.
 
 What is wrong with a file ends in a ValueError of one line that names it. Values are read as they are stored. Colour
 images are refused, unless their channels are all the same: those are grey.
-
-A folder of pairs has two folders inside, `images` and `masks`, with PNG or TIFF files of the same names but for their
-endings: `masks/a.tif` belongs to `images/a.png`. Each pair may have a size of its own. In a mask 0 is membrane, and any
-one other value the interior of cells.
 """
 
 import logging
@@ -14,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tifffile
@@ -24,23 +20,12 @@ from PIL import Image, UnidentifiedImageError
 from sfcnn.data.geometry import UNKNOWN, Geometry
 from sfcnn.files import new_file
 
-#: Endings of the files in a folder of pairs.
-ENDINGS = (".png", ".tif", ".tiff")
-
 #: Types of numbers that ImageJ and Fiji read.
 WRITABLE = ("uint8", "uint16", "float32")
 
 _WHITE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}
 _DEFLATE = 1032  # nothing that deflate packs becomes smaller than by this factor
 _EXACT = 2**24  # whole numbers up to here are exact in float32
-
-
-class Pair(NamedTuple):
-    """An image and which of its pixels are the interior of cells."""
-
-    name: str
-    image: NDArray[Any]  #: (H, W), as stored
-    interior: NDArray[np.bool_]  #: (H, W)
 
 
 def read_stack(path: Path) -> NDArray[Any]:
@@ -118,22 +103,6 @@ def read_labels(path: Path) -> NDArray[np.int64]:
     return stack.astype(np.int64)
 
 
-def as_interior(mask: NDArray[Any], name: object) -> NDArray[np.bool_]:
-    """True where a mask has its one value that is not 0; `name` is used in errors.
-
-    >>> as_interior(np.array([[0, 255]]), "my mask")
-    array([[False,  True]])
-    """
-    interior: NDArray[np.bool_] = mask != 0
-    if mask.min() < 0 or (mask[interior] != mask.max()).any():
-        values = np.unique(mask)
-        raise ValueError(
-            f"{name} has {len(values)} values from {values[0]:g} to {values[-1]:g}, "
-            "expected a mask of two: 0 for membrane, and another for the interior of cells"
-        )
-    return interior
-
-
 def as_fraction(image: NDArray[Any], name: object) -> NDArray[np.float32]:
     """Values from black, 0, to white, 1: of 8 or 16 bits by division, and floats as they are; `name` is for errors.
 
@@ -146,27 +115,6 @@ def as_fraction(image: NDArray[Any], name: object) -> NDArray[np.float32]:
     if not 0 <= image.min() <= image.max() <= white:
         raise ValueError(f"{name} has values from {image.min():g} to {image.max():g}, expected 0 … {white:g}")
     return (image / np.float32(white)).astype(np.float32, copy=False)
-
-
-def read_pairs(folder: Path) -> list[Pair]:
-    """All pairs of a folder, in the order of their names: `folder/images/NAME.png` and `folder/masks/NAME.png`."""
-    images, masks = _by_stem(folder / "images"), _by_stem(folder / "masks")
-    for files, others, kind in ((images, masks, "mask"), (masks, images, "image")):
-        alone = [str(file) for stem, file in files.items() if stem not in others]
-        if alone:
-            rest = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
-            raise ValueError(f"{alone[0]}{rest} has no {kind} of the same name in {folder / (kind + 's')}")
-    return [_pair(stem, file, masks[stem]) for stem, file in images.items()]
-
-
-def read_stack_pairs(images: Path, masks: Path) -> list[Pair]:
-    """The slices of a TIFF stack and of the stack of their masks, which has as many and as large ones."""
-    image_stack, mask_stack = read_stack(images), read_stack(masks)
-    if image_stack.shape != mask_stack.shape:
-        raise ValueError(f"{images} is {image_stack.shape}, but {masks} is {mask_stack.shape}, expected the same size")
-    interior = as_interior(mask_stack, masks)
-    slices = zip(image_stack, interior, strict=True)
-    return [Pair(f"{images.stem}, slice {number}", *pair) for number, pair in enumerate(slices, start=1)]
 
 
 def write_stack(path: Path, stack: NDArray[Any], *, geometry: Geometry = UNKNOWN, overwrite: bool = False) -> None:
@@ -215,29 +163,6 @@ def _check_writable(path: Path, stack: NDArray[Any]) -> None:
     if stack.dtype.name not in WRITABLE:
         raise ValueError(f"cannot write numbers of type {stack.dtype} to {path}, expected one of {', '.join(WRITABLE)}")
     _checked(path, stack)
-
-
-def _pair(name: str, image_path: Path, mask_path: Path) -> Pair:
-    image, mask = read_image(image_path), read_image(mask_path)
-    if image.shape != mask.shape:
-        raise ValueError(f"{image_path} is {image.shape}, but {mask_path} is {mask.shape}, expected the same size")
-    return Pair(name, image, as_interior(mask, mask_path))
-
-
-def _by_stem(folder: Path) -> dict[str, Path]:
-    """The image files in a folder by their names without endings, sorted."""
-    if not folder.is_dir():
-        raise ValueError(f"no folder {folder}: expected folders images and masks in {folder.parent}")
-    files: dict[str, Path] = {}
-    for file in sorted(folder.iterdir()):
-        if file.name.startswith(".") or file.suffix.lower() not in ENDINGS:
-            continue
-        if file.stem in files:
-            raise ValueError(f"{files[file.stem]} and {file} have the same name, expected one of them")
-        files[file.stem] = file
-    if not files:
-        raise ValueError(f"folder {folder} has no image files ({', '.join(ENDINGS)})")
-    return files
 
 
 def _grey(path: Path, channels: NDArray[Any]) -> NDArray[Any]:

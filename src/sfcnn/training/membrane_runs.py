@@ -11,7 +11,8 @@ from torch import Tensor
 from sfcnn.data.crops import CropConfig, standardize
 from sfcnn.data.datasets import data_directory
 from sfcnn.data.membranes import synthetic_membranes
-from sfcnn.data.stacks import Pair, as_fraction, read_pairs, read_stack_pairs
+from sfcnn.data.pairs import Pair, read_pairs, read_stack_pairs
+from sfcnn.data.stacks import as_fraction
 from sfcnn.models import membrane_unet, membrane_unet_cnn
 from sfcnn.models.unet import UNet
 from sfcnn.training.config import KINDS, OptimizationConfig
