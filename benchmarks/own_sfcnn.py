@@ -1,4 +1,4 @@
-"""The worker of `speed.py` for this library, with the engine that the job names."""
+"""The worker of `speed.py` for this library: a network with the engine that the job names, or its plain twin."""
 
 import torch
 from job import Job, Step, layer_step, network_step, serve
@@ -6,6 +6,7 @@ from torch import nn
 
 from sfcnn import GroupConv2d
 from sfcnn.models import ClassifierSizes, membrane_unet, steerable_classifier
+from sfcnn.models.classifier import plain_twin
 
 
 def build(job: Job) -> tuple[nn.Module, Step]:
@@ -22,7 +23,10 @@ def build(job: Job) -> tuple[nn.Module, Step]:
         net = membrane_unet(job.orientations, engine=job.engine)
     else:
         sizes = ClassifierSizes(job.kernel_sizes, job.channels, job.hidden)
-        net = steerable_classifier(sizes, job.orientations, engine=job.engine)
+        if job.engine.startswith("plain-"):
+            net = plain_twin(sizes, job.orientations, job.engine.removeprefix("plain-"))
+        else:
+            net = steerable_classifier(sizes, job.orientations, engine=job.engine)
     return net, network_step(job, net, torch.randn(job.batch, 1, job.size, job.size))
 
 

@@ -109,9 +109,22 @@ def _memory_rows(sections: Sections) -> list[Row]:
     return rows
 
 
+def _plain_rows(sections: Sections) -> list[Row]:
+    """What a steerable network costs beside plain ones: time and memory, for what they are."""
+    results = done(sections, "plain")
+    ours = _pick(results, engine="auto")
+    rows: list[Row] = []
+    for theirs in results if ours else ():
+        if ours and theirs is not ours:
+            memory = ours["step_bytes"] / theirs["step_bytes"]
+            measured = f"{_range(ours, theirs)}, memory {memory:.2f}×"
+            rows.append((f"mnist_benchmark train, auto / {theirs['engine']}", measured, "", "", ""))
+    return rows
+
+
 def targets_table(sections: Sections) -> str:
     """All ratios that have a target, and some that have none."""
-    rows = _speed_rows(sections) + _growth_rows(sections) + _memory_rows(sections)
+    rows = _speed_rows(sections) + _growth_rows(sections) + _memory_rows(sections) + _plain_rows(sections)
     head = ("ratio of medians", "measured (range by extremes)", "must", "aim", "reached")
     return "\n".join(f"{a:52}{b:34}{c:>8}{d:>8}  {e}" for a, b, c, d, e in [head, *rows])
 

@@ -7,7 +7,7 @@ from job import Job
 from workers import Plan
 
 from sfcnn import GroupConv2d
-from sfcnn.models import BASELINE, BENCHMARK, ClassifierSizes
+from sfcnn.models import BASELINE, BENCHMARK, MATCHES, ClassifierSizes
 
 #: A name and the plans to compare under it.
 Comparison = tuple[str, list[Plan]]
@@ -64,6 +64,12 @@ def mnist(scale: Scale) -> list[Comparison]:
     return comparisons
 
 
+def plain(scale: Scale) -> list[Comparison]:
+    """Training step of `mnist_benchmark`, Λ = 16, batch 16, beside plain CNNs of its channels, maps or parameters."""
+    repeats = {"auto": 7} | {f"plain-{match}": 7 for match in MATCHES}
+    return [("plain", scale.plans(_classifier(BENCHMARK, scale, batch=16), repeats))]
+
+
 def unet(scale: Scale) -> list[Comparison]:
     """Training step of the U-Net, Λ = 17, one image of 320×320: time and memory."""
     job = Job("unet", "", orientations=17, batch=1, size=320)
@@ -118,5 +124,6 @@ SECTIONS: dict[str, Callable[[Scale], list[Comparison]]] = {
     "growth": growth,
     "memory": memory,
     "mnist": mnist,
+    "plain": plain,
     "unet": unet,
 }
