@@ -126,7 +126,7 @@ def targets_table(sections: Sections) -> str:
     """All ratios that have a target, and some that have none."""
     rows = _speed_rows(sections) + _growth_rows(sections) + _memory_rows(sections) + _plain_rows(sections)
     head = ("ratio of medians", "measured (range by extremes)", "must", "aim", "reached")
-    return "\n".join(f"{a:52}{b:34}{c:>8}{d:>8}  {e}" for a, b, c, d, e in [head, *rows])
+    return "\n".join(f"{a:56}{b:40}{c:>8}{d:>8}  {e}" for a, b, c, d, e in [head, *rows])
 
 
 def sweep_table(sections: Sections, section: str, axis: str) -> str:

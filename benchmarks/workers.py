@@ -133,7 +133,8 @@ def compare(name: str, plans: Sequence[Plan], peer: Path | None) -> list[dict[st
                     workers[index] = None
     for result in results:
         print(describe(result), flush=True)
-    for first, second in pairwise(r for r in results if "parameters" in r):
+    steerable = [r for r in results if "parameters" in r and not r["engine"].startswith("plain-")]
+    for first, second in pairwise(steerable):
         if first["orientations"] == second["orientations"] and first["parameters"] != second["parameters"]:
             print(f"  NOT THE SAME: {first['engine']} has {first['parameters']} parameters, ", end="")
             print(f"{second['engine']} has {second['parameters']}", flush=True)
@@ -143,7 +144,7 @@ def compare(name: str, plans: Sequence[Plan], peer: Path | None) -> list[dict[st
 def describe(result: dict[str, Any]) -> str:
     """One line on one result."""
     shape = f"Λ = {result['orientations']}, batch {result['batch']}, {result['size']}×{result['size']}"
-    label = f"  {result['name']:24}{result['engine']:10}{result['mode']:6}{shape:34}"
+    label = f"  {result['name']:17}{result['engine']:26}{result['mode']:6}{shape:34}"
     if "error" in result:
         return f"{label}{result['error']}"
     low, high = 1000 * result["min_seconds"], 1000 * result["max_seconds"]
