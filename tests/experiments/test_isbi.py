@@ -11,6 +11,8 @@ from experiments.conftest import small_result
 from sfcnn.data.stacks import read_labels, read_stack
 from sfcnn.experiments.isbi import EXPERIMENT, METHODS, IsbiConfig, cells, draw, table
 from sfcnn.experiments.sweep import Result, run_cells, summarize
+from sfcnn.segmentation.cells import CellsConfig
+from sfcnn.segmentation.cells import cells as find_cells
 from sfcnn.segmentation.scoring import score_labels, score_probabilities
 from sfcnn.training.config import OptimizationConfig
 from sfcnn.training.membrane_runs import MembraneConfig, SlicesConfig, UNetConfig, load_slices
@@ -68,6 +70,7 @@ def test_the_scores_are_those_of_the_files_that_are_left(done: tuple[Path, list[
         np.testing.assert_array_equal(truth == 0, np.stack(slices.membranes[9:]))
         expected = {
             "threshold": score_probabilities(1 - membranes, truth),
+            "beta": score_labels(find_cells(membranes, CellsConfig(beta=result["beta"])), truth),
             "forest": score_labels(read_labels(files / "cells.tif"), truth),
         }
         assert set(result["scores"]) == set(METHODS)
@@ -83,7 +86,7 @@ def test_the_table_has_means_over_groups_and_the_figure_a_row_per_network(
     settings = replace(SETTINGS, folds=(4,))
     shown = table(settings, results)
     assert shown.title == "synthetic membranes (seed 0), held out: slices 10–12"
-    assert [row[:2] for row in shown.rows[:3]] == [["SFCNN", name] for name in METHODS.values()]
+    assert [row[:2] for row in shown.rows[:4]] == [["SFCNN", name] for name in METHODS.values()]
     figure = draw(settings, results, directory)
     assert [axes.get_title() for axes in figure.axes[:5]] == ["image", "true cells", "membrane", "cells", "mistakes"]
     assert [axes.get_ylabel() for axes in figure.axes[::5]] == ["SFCNN", "U-Net, same parameters"]

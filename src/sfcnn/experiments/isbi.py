@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from sfcnn.data.stacks import as_fraction, read_labels, read_stack, write_labels, write_stack
 from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
 from sfcnn.models.unet import UNet
+from sfcnn.segmentation.cells import CellsConfig, describe
 from sfcnn.segmentation.cells import cells as find_cells
-from sfcnn.segmentation.cells import describe
 from sfcnn.segmentation.forest import Forest, ForestConfig, edge_targets, grow_forest
 from sfcnn.segmentation.scoring import StackScores, score_labels, score_probabilities, truth_cells
 from sfcnn.segmentation.tiles import predict_image
+from sfcnn.segmentation.tuning import choose_beta
 from sfcnn.training.loop import Observer
 from sfcnn.training.membrane_runs import (
     MembraneConfig,
@@ -45,7 +46,12 @@ _NAMES = {
 }
 
 #: How cells are found from probabilities, and how it is called in the table.
-METHODS = {"threshold": "threshold", "multicut": "multicut", "forest": "multicut, forest"}
+METHODS = {
+    "threshold": "threshold",
+    "multicut": "multicut",
+    "beta": "multicut, β of training slices",
+    "forest": "multicut, forest",
+}
 
 
 @dataclass(frozen=True)
@@ -121,10 +127,12 @@ def measure(cell: Cell, directory: Path, data: Path | None) -> Result:
     truth = truth_cells(~np.stack([membrane.numpy() for membrane in slices.membranes]))
     membranes = predict_slices(config, net, images)
     forest = learn_edges(membranes[train], images[train], truth[train], cell.test["trees"])
-    plain, learned = find_cells(membranes[held_out]), find_cells(membranes[held_out], None, forest, images[held_out])
+    beta = choose_beta(membranes[train], truth[train])
+    learned = find_cells(membranes[held_out], None, forest, images[held_out])
     scores = {
         "threshold": score_probabilities(1 - membranes[held_out], truth[held_out]),
-        "multicut": score_labels(plain, truth[held_out]),
+        "multicut": score_labels(find_cells(membranes[held_out]), truth[held_out]),
+        "beta": score_labels(find_cells(membranes[held_out], CellsConfig(beta=beta)), truth[held_out]),
         "forest": score_labels(learned, truth[held_out]),
     }
     for name, stack in (("images", images), ("membranes", membranes)):
@@ -133,7 +141,7 @@ def measure(cell: Cell, directory: Path, data: Path | None) -> Result:
         write_labels(directory / f"{name}.tif", labels, overwrite=True)
     if forest is not None:
         forest.save(directory / "edges.safetensors")
-    return {"slices": [index + 1 for index in held_out], **_shown(scores)}
+    return {"slices": [index + 1 for index in held_out], "beta": beta, **_shown(scores)}
 
 
 def predict_slices(config: MembraneConfig, net: UNet, images: NDArray[np.float32]) -> NDArray[np.float32]:
