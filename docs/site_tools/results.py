@@ -157,7 +157,8 @@ def _beside_eager(result: dict[str, Any], form: str) -> str:
     """Time of a form, and how many times as fast as eager float32 it is."""
     if form not in result["seconds"]:
         return "–"
-    return f"{1e3 * result['seconds'][form] / result['images'][0]:.1f} ms, {result['eager_over'][form]:.2f}×"
+    time = _spread(result["seconds"][form], result["all_seconds"][form], 1e3 / result["images"][0])
+    return f"{time} ms, {result['eager_over'][form]:.2f}×"
 
 
 def segmentation() -> str:
