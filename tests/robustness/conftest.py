@@ -28,19 +28,7 @@ def workplace(place: Path) -> Iterator[Path]:
         yield place
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Let the process that started this one know how many cases were run here, if there is one."""
-    if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output["cases"] = RUN["cases"]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Add the cases of a process that ended."""
-    RUN["cases"] += getattr(node, "workeroutput", {}).get("cases", 0)
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say how many cases were run."""
+    """Say how many cases were run, if they were run in this process."""
     if RUN["cases"]:
         terminalreporter.write_line(f"robustness: {RUN['cases']:,} cases were run")
