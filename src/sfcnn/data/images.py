@@ -71,7 +71,8 @@ def _decode(path: Path) -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd tags, which pixels do not depend on
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=FORMATS) as image:
+            # Image.open(path) would leave the file open where its first bytes cannot be read.
+            with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
                 # Cameras keep a second view of a picture in its file (MPO). It may be left out, pages may not.
                 pages = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
                 upright = ImageOps.exif_transpose(image)

@@ -25,6 +25,7 @@ WRITABLE = ("uint8", "uint16", "float32")
 
 _WHITE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}
 _DEFLATE = 1032  # nothing that deflate packs becomes smaller than by this factor
+_LONGEST_REASON = 300  # characters; decoders may quote what they could not read
 _EXACT = 2**24  # whole numbers up to here are exact in float32
 
 
@@ -220,7 +221,7 @@ def _named_errors(path: Path) -> Iterator[None]:
             raise
         if isinstance(error, OSError) and error.filename is not None:
             raise  # the file system's own: no permission
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split())[:_LONGEST_REASON] or type(error).__name__
         if isinstance(error, tifffile.TiffFileError | UnidentifiedImageError):
             raise ValueError(f"{path} is no TIFF or PNG file that can be read: {reason}") from error
         if "imagecodecs" in reason:

@@ -24,6 +24,8 @@ from sfcnn.training.task import check_seed
 #: Where slices come from.
 SOURCES = ("synthetic", "isbi", "stack", "pairs")
 
+_MOST_LEVELS = 16  # halving an image so often leaves nothing of it
+
 
 @dataclass(frozen=True)
 class UNetConfig:
@@ -57,9 +59,11 @@ class UNetConfig:
     engine: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the kind; sizes are checked where the network is made."""
+        """Check the kind and the levels; other sizes are checked where the network is made."""
         if self.kind not in KINDS:
             raise ValueError(f"unknown kind {self.kind!r}, choose one of {list(KINDS)}")
+        if not 1 <= self.levels <= _MOST_LEVELS:
+            raise ValueError(f"levels must be at least 1 and at most {_MOST_LEVELS}, got {self.levels}")
 
 
 @dataclass(frozen=True)

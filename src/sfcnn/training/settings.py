@@ -141,7 +141,7 @@ def _check_extent(path: Path, values: dict[str, Any]) -> None:
 
 
 def _check_names(config: type, values: dict[str, Any], source: Path | None = None, prefix: str = "") -> None:
-    """Raise if a name is no field of the dataclass, or a single value stands where there are several settings."""
+    """Raise if a name is no field of the dataclass, has no value, or has one where there are several settings."""
     known = {field.name: field.type for field in fields(config)}
     where = f"{source}: " if source else ""
     for name, value in values.items():
@@ -155,6 +155,8 @@ def _check_names(config: type, values: dict[str, Any], source: Path | None = Non
                     f"{where}{prefix}{name} must hold settings as `name: value` lines, got {_one_line(repr(value))}"
                 )
             _check_names(inner, value, source, f"{prefix}{name}.")
+        elif value is None:  # which jsonargparse would take for any type
+            raise ValueError(f"{where}{prefix}{name} must have a value, got null")
 
 
 def make_settings(config: type[Config], values: dict[str, Any]) -> Config:
