@@ -86,8 +86,8 @@ def assert_one_training_step_is_the_same(compiled: Any, net: nn.Module, referenc
         torch.testing.assert_close(value, reference.state_dict()[name], atol=1e-4, rtol=1e-4, msg=name)
 
 
-# Every network and every engine; layers are compiled with each of them in tests/nn/test_conv.py.
-@pytest.mark.parametrize(
+# Layers are compiled with each engine in tests/nn/test_conv.py.
+EVERY_NETWORK_AND_ENGINE = pytest.mark.parametrize(
     ("network", "engine"),
     [
         ("mnist_baseline", "auto"),
@@ -96,6 +96,9 @@ def assert_one_training_step_is_the_same(compiled: Any, net: nn.Module, referenc
         ("membrane_unet", "direct"),
     ],
 )
+
+
+@EVERY_NETWORK_AND_ENGINE
 def test_a_compiled_network_trains_as_it_does_uncompiled(network: str, engine: str) -> None:
     torch.compiler.reset()
     net = NETWORKS[network](engine)
@@ -178,15 +181,7 @@ def test_compiled_under_autocast() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
-@pytest.mark.parametrize(
-    ("network", "engine"),
-    [
-        ("mnist_baseline", "auto"),
-        ("mnist_baseline", "atomic"),
-        ("mnist_benchmark", "spectral"),
-        ("membrane_unet", "direct"),
-    ],
-)
+@EVERY_NETWORK_AND_ENGINE
 def test_inductor(network: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch.compiler.reset()

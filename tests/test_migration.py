@@ -4,7 +4,6 @@ import ast
 import importlib
 import math
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,12 @@ import torch
 from torch import Tensor, nn
 
 import sfcnn
+from peer_e2cnn import PAPER, TOLERANCE, WARNINGS, e2cnn_nn, gspaces
 from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool, migration, rotate, rotate_features
 from sfcnn.harmonics import bandlimited
 from sfcnn.migration import load_r2conv, r2conv_basis
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # e2cnn 0.2.3 uses deprecated names of the libraries that it imports
-    e2cnn_nn = pytest.importorskip("e2cnn.nn")
-    gspaces = pytest.importorskip("e2cnn.gspaces")
-
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:e2cnn"),
-    pytest.mark.filterwarnings("ignore::UserWarning:e2cnn"),
-]
-
-# e2cnn keeps its sampled basis in float32.
-TOLERANCE = 1e-5
-
-# The paper's band limits, written as e2cnn wants them.
-PAPER: dict[str, Any] = {"sigma": 0.6, "frequencies_cutoff": lambda r: 2 * (r + 1) if r else 0}
+pytestmark = WARNINGS
 
 PAGE = Path(__file__).parent.parent / "docs" / "migration.md"
 

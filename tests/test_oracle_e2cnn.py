@@ -14,7 +14,6 @@ Conventions. None has to be mapped, which is a finding and is checked below:
 """
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,27 +21,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from peer_e2cnn import PAPER, TOLERANCE, WARNINGS, e2cnn_nn, gspaces
 from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool
 from sfcnn.harmonics import BasisLike, bandlimited, resolve_basis
 from sfcnn.ops import prepare_group, prepare_lift, sample_atoms
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # e2cnn 0.2.3 uses deprecated names of the libraries that it imports
-    e2cnn_nn = pytest.importorskip("e2cnn.nn")
-    gspaces = pytest.importorskip("e2cnn.gspaces")
+pytestmark = WARNINGS
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:e2cnn"),
-    pytest.mark.filterwarnings("ignore::UserWarning:e2cnn"),
-]
-
-# e2cnn keeps its sampled basis in float32.
-TOLERANCE = 1e-5
 # A direction whose share is smaller than this is rounding.
 RANK_TOLERANCE = 1e-5
-
-# The paper's band limits, written as e2cnn wants them.
-PAPER: dict[str, Any] = {"sigma": 0.6, "frequencies_cutoff": lambda r: 2 * (r + 1) if r else 0}
 
 
 @pytest.fixture(autouse=True)
