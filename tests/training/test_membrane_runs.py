@@ -107,3 +107,9 @@ def test_nothing_is_made_if_no_slice_is_left_to_train_on(tmp_path: Path) -> None
     with pytest.raises(ValueError, match=r"images\.validation must be below 3, the number of slices, got 3"):
         train_membranes(config, slices(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("levels", [0, 17, 10**20, -(10**20)])
+def test_absurd_levels_are_refused_at_once(levels: int) -> None:
+    with pytest.raises(ValueError, match=f"levels must be at least 1 and at most 16, got {levels}"):
+        UNetConfig(levels=levels)

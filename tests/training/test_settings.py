@@ -267,3 +267,9 @@ def test_a_file_is_not_replaced_by_mistake(tmp_path: Path) -> None:
         write_settings(tmp_path / "config.yaml", TrainConfig(seed=2))
     write_settings(tmp_path / "config.yaml", TrainConfig(seed=3), overwrite=True)
     assert read_settings(TrainConfig, tmp_path / "config.yaml").seed == 3
+
+
+@pytest.mark.parametrize("values", [{"seed": None}, {"model": {"orientations": None}}])
+def test_settings_without_a_value_are_named(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"(seed|model\.orientations) must have a value, got null"):
+        make_settings(TrainConfig, values)
