@@ -158,6 +158,24 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert_same_weights("run", "whole")
 
 
+def test_a_signal_to_end_that_a_library_turns_into_another_error_is_still_a_stop(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def end(*arguments: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt as error:
+            raise SystemError("a result with an exception set") from error
+
+    monkeypatch.setattr(RunDisplay, "epoch", end)
+    handler = signal.getsignal(signal.SIGTERM)
+    assert train("--out", "run", "--optimization.epochs", "2") == 130
+    said = capsys.readouterr()
+    assert said.out == "stopped; to go on: sfcnn train --out run --resume\n"
+    assert said.err == "sfcnn: interrupted\n"
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
 def test_a_damaged_checkpoint_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert train("--out", "run", "--checkpoint_steps", "1", "--optimization.epochs", "2") == 0
     newest = max(Path("run/checkpoints").iterdir())

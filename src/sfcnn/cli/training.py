@@ -2,8 +2,8 @@
 
 import argparse
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +42,30 @@ def _resumed_settings(words: Sequence[str]) -> list[Path]:
     return [path for path in kept if path.is_file()]
 
 
-def _stop(number: int, frame: object) -> None:
-    """End like Ctrl-C."""
-    raise KeyboardInterrupt
+@contextmanager
+def _stoppable(say: Callable[[], None]) -> Iterator[None]:
+    """Let SIGTERM end the block like Ctrl-C: schedulers send it, and torchrun when another process was lost."""
+    came = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal came
+        came = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except (ValueError, OSError):  # says itself what went wrong
+        raise
+    except BaseException as error:
+        # An interrupt inside of compiled code may come out of it as another exception.
+        if not came and not isinstance(error, KeyboardInterrupt):
+            raise
+        say()
+        raise KeyboardInterrupt from error
+    finally:
+        if signal.getsignal(signal.SIGTERM) is stop:
+            signal.signal(signal.SIGTERM, before)
 
 
 def run_training(
@@ -66,16 +87,11 @@ def run_training(
     train = start(settings, data)
     console = make_console(quiet=not is_first_process())
     display = RunDisplay(console, settings.optimization.epochs)
-    before = signal.signal(signal.SIGTERM, _stop)  # what schedulers send, and torchrun when another process was lost
-    try:
-        with closing(display.open()):
-            result = train(out, resume=resume, observers=[display], warn=lambda text: console.print(text))
-    except KeyboardInterrupt:
-        console.print(f"stopped; to go on: {prog} --out {out} --resume")
-        raise
-    finally:
-        if signal.getsignal(signal.SIGTERM) is _stop:
-            signal.signal(signal.SIGTERM, before)
+    with (
+        _stoppable(lambda: console.print(f"stopped; to go on: {prog} --out {out} --resume")),
+        closing(display.open()),
+    ):
+        result = train(out, resume=resume, observers=[display], warn=lambda text: console.print(text))
     console.print(
         f"best validation error {result.validation_error:.2f} % at epoch {result.best_epoch} "
         f"({result.validation_images:,} images of {result.dataset}); {result.parameters:,} parameters",
