@@ -1,7 +1,6 @@
 """What is particular to the spectral engine: tiles, chunks, the algebra of the spectrum, memory and threads."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 from sfcnn import GroupConv2d
 from sfcnn.harmonics import resolve_basis
 from sfcnn.ops import Geometry, chunks, group_convolution, prepare_group, sample_atoms
-from sfcnn.ops.chunks import ChunkedConvolution
+from sfcnn.ops.chunks import Buffers
 from sfcnn.ops.spectrum import (
     group_harmonics,
     half_spectrum,
@@ -130,21 +129,21 @@ def test_chosen_tiles_cover_the_map(size: int) -> None:
 @pytest.mark.usefixtures("_restored")
 def test_memory_does_not_grow_with_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks._CHUNK = 20_000
-    calls: list[ChunkedConvolution] = []
-    original = ChunkedConvolution.__init__
+    calls: list[Buffers] = []
+    original = Buffers.__init__
 
-    def recording(self: ChunkedConvolution, *arguments: Any) -> None:
-        original(self, *arguments)
+    def recording(self: Buffers, like: Tensor) -> None:
+        original(self, like)
         calls.append(self)
 
-    monkeypatch.setattr(ChunkedConvolution, "__init__", recording)
+    monkeypatch.setattr(Buffers, "__init__", recording)
     layer = GroupConv2d(2, 2, 3, 4, padding="same", engine="spectral")
     held = {}
     for batch in (8, 64):
         calls.clear()
         layer(torch.randn(batch, 2, 4, 10, 10, requires_grad=True)).sum().backward()
         assert len(calls) == 2
-        held[batch] = [sum(buffer.numel() for buffer in call._buffers.values()) for call in calls]
+        held[batch] = [buffers.count() for buffers in calls]
     assert held[8] == held[64]
 
 

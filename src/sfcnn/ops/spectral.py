@@ -2,9 +2,9 @@
 
     features → spectrum over orientations → responses to the atoms → one product per frequency → inverse transform
 
-The mathematics is in `spectrum`, the responses to the atoms are matrix products on tiles (`tiling`), and maps are
-worked on in chunks (`chunks`). The backward pass computes the responses anew, so that memory does not grow with the
-batch. A lifting convolution has no orientations to sum over and is computed directly.
+The mathematics is in `spectrum`. Maps are worked on in chunks (`chunks`) and cut into tiles (`tiling`, `maps`), where
+responses and products are products of matrices (`mixing`). The backward pass computes the responses anew, so that
+memory does not grow with the batch. A lifting convolution has no orientations to sum over and is computed directly.
 """
 
 from typing import Any
@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from sfcnn.ops import direct
-from sfcnn.ops.chunks import ChunkedConvolution
+from sfcnn.ops.chunks import Buffers, Chunk, plan
 from sfcnn.ops.geometry import Geometry
 from sfcnn.ops.kernels import Atoms
+from sfcnn.ops.maps import TiledMaps
+from sfcnn.ops.mixing import Mixing
 from sfcnn.ops.spectrum import group_harmonics, half_spectrum, mixing_kernel, mixing_kernel_adjoint
 
 lift_kernel = direct.lift_kernel
@@ -84,20 +86,30 @@ def _geometry(filters: Tensor, stride: int, margin: int, dilation: int) -> Geome
     return Geometry(filters.shape[-1], stride, margin, dilation)
 
 
+def _prepare(
+    features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], geometry: Geometry
+) -> tuple[list[Chunk], TiledMaps, Mixing]:
+    """What one call works with: its chunks, its maps and its matrices, which share their buffers."""
+    out_channels = kernel.shape[1] // 2
+    tiling, chunks = plan(features.shape, out_channels, len(frequencies), geometry)
+    buffers = Buffers(features)
+    maps = TiledMaps(features, out_channels, tiling, buffers)
+    return chunks, maps, Mixing(features.shape[2], kernel, filters, frequencies, tiling, buffers)
+
+
 @torch.library.custom_op("sfcnn::spectral_group", mutates_args=())
 def spectral_group(
     features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], stride: int, margin: int, dilation: int
 ) -> Tensor:
     """Features (B, C, Λ, H, W), kernel of `group_kernel`, filters (Q, s, s) → features (B, Ĉ, Λ, H', W')."""
-    call = ChunkedConvolution(features, kernel, filters, frequencies, _geometry(filters, stride, margin, dilation))
-    r, c = call.tiling.rows, call.tiling.columns
-    result = features.new_empty(call.batch, call.out_channels, call.orientations, r.outputs, c.outputs)
-    for chunk in call.chunks():
-        windows = call.windows(features, chunk)
-        mixed = call.mix(call.responses(windows), windows.shape[-1])
-        outputs = call.outputs(chunk)
-        torch.mm(call.synthesis, mixed.view(2 * call.half, -1), out=outputs.view(call.orientations, -1))
-        call.collect(outputs, result[chunk.images, :, :, call.output_rows(chunk)])
+    geometry = _geometry(filters, stride, margin, dilation)
+    chunks, maps, mixing = _prepare(features, kernel, filters, frequencies, geometry)
+    height, width = (geometry.output_size(size) for size in features.shape[3:])
+    result = features.new_empty(len(features), maps.out_channels, maps.orientations, height, width)
+    for chunk in chunks:
+        windows = maps.windows(features, chunk)
+        mixed = mixing.mix(mixing.responses(windows), windows.shape[-1])
+        maps.synthesize(mixed, result, chunk)
     return result
 
 
@@ -124,20 +136,19 @@ def spectral_group_backward(
     kernel_too: bool,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of features and kernel; the second is empty unless `kernel_too`."""
-    call = ChunkedConvolution(features, kernel, filters, frequencies, _geometry(filters, stride, margin, dilation))
+    geometry = _geometry(filters, stride, margin, dilation)
+    chunks, maps, mixing = _prepare(features, kernel, filters, frequencies, geometry)
     features_gradient = torch.zeros_like(features, memory_format=torch.contiguous_format)
-    totals = call.kernel_totals() if kernel_too else None
-    for chunk in call.chunks():
-        windows = call.windows(features, chunk)
+    totals = mixing.kernel_totals() if kernel_too else None
+    for chunk in chunks:
+        windows = maps.windows(features, chunk)
         places = windows.shape[-1]
-        slabs = call.responses(windows)
-        outputs = call.outputs(chunk)
-        call.distribute(gradient[chunk.images, :, :, call.output_rows(chunk)], outputs)
-        mixed = call.mixed(places)
-        torch.mm(call.synthesis.T, outputs.view(call.orientations, -1), out=mixed.view(2 * call.half, -1))
-        call.mix_gradients(mixed, slabs, totals, places)
-        call.features_gradient(call.windows_gradient(slabs, places), features_gradient, chunk)
-    return features_gradient, kernel.new_empty(0) if totals is None else call.kernel_gradient(totals)
+        slabs = mixing.responses(windows)
+        mixed = mixing.mixed(places)
+        maps.synthesize_adjoint(gradient, mixed, chunk)
+        mixing.mix_adjoint(mixed, slabs, totals, places)
+        maps.windows_adjoint(mixing.responses_adjoint(slabs, places), features_gradient, chunk)
+    return features_gradient, kernel.new_empty(0) if totals is None else mixing.kernel_gradient(totals)
 
 
 @spectral_group_backward.register_fake
