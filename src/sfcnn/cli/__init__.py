@@ -19,7 +19,7 @@ COMMANDS = {
     "evaluate": ("sfcnn.cli.evaluate", "test a trained network, also on images rotated to many angles"),
     "predict": ("sfcnn.cli.predict", "class, probability and orientation of your own image files"),
     "export": ("sfcnn.cli.export", "the network of a run as a file for PyTorch or ONNX that needs no sfcnn"),
-    "experiment": ("sfcnn.cli.experiment", "the paper's experiments on rotated digits"),
+    "experiment": ("sfcnn.cli.experiment", "the paper's experiments on rotated digits and membranes"),
     "segment": ("sfcnn.cli.segment", "membranes and cells in electron microscope images"),
     "data": ("sfcnn.cli.data", "download data sets and check those you have"),
     "filters": ("sfcnn.cli.filters", "draw the atoms and a filter at all orientations"),
