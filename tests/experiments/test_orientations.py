@@ -1,5 +1,6 @@
 """Figure 4 left: one cell for each seed, size and Λ, mean and deviation over seeds."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,7 +10,7 @@ from torch import nn
 from experiments.conftest import SETTINGS, TRAIN, small_result
 from sfcnn.data.digits import Digits
 from sfcnn.experiments.orientations import EXPERIMENT as ORIENTATIONS
-from sfcnn.experiments.orientations import OrientationsConfig, cells, curves, draw, measure, table
+from sfcnn.experiments.orientations import OrientationsConfig, cells, draw, errors, measure, table
 
 FULL = OrientationsConfig()
 GRID = OrientationsConfig(orientations=(4, 1), train_images=(2000, 50), seeds=(3, 5))
@@ -50,14 +51,14 @@ def test_what_is_measured_is_the_error() -> None:
     assert measure(cells(SETTINGS)[0], Nine(), digits) == {"test_error": 25.0}
 
 
-def test_the_curves_are_means_over_seeds_in_rising_order() -> None:
-    found = curves(RESULTS)
+def test_errors_are_sorted_by_size_and_orientations() -> None:
+    found = errors(RESULTS)
     assert list(found) == [50, 2000]
     for count, by_orientations in found.items():
         assert list(by_orientations) == [1, 4]
-        for orientations, (mean, deviation) in by_orientations.items():
-            assert mean == pytest.approx(100 / orientations + count / 100 + 1)
-            assert deviation == pytest.approx(2**0.5)
+        for orientations, values in by_orientations.items():
+            assert sum(values) / 2 == pytest.approx(100 / orientations + count / 100 + 1)
+            assert abs(values[0] - values[1]) == pytest.approx(2)
 
 
 def test_the_table_has_a_row_per_size_and_a_column_per_number_of_orientations() -> None:
@@ -65,11 +66,19 @@ def test_the_table_has_a_row_per_size_and_a_column_per_number_of_orientations() 
     assert shown.columns == ["training images", "Λ = 1", "Λ = 4"]
     assert shown.rows == [["50", "101.50 ± 1.41", "26.50 ± 1.41"], ["2,000", "121.00 ± 1.41", "46.00 ± 1.41"]]
     assert "some digits" in shown.title
-    assert "2 seeds" in shown.title
+    assert shown.title.endswith(", 2 seeds")
+
+
+def test_one_seed_has_no_deviation() -> None:
+    shown = table(replace(GRID, seeds=(3,)), [result for result in RESULTS if result["seed"] == 3])
+    assert not any("±" in entry for row in shown.rows for entry in row)
+    assert shown.title.endswith(", 1 seed")
 
 
 def test_the_figure_has_a_line_per_size() -> None:
     (axes,) = draw(GRID, RESULTS, "some digits").axes
+    means = [list(bars[0].get_ydata()) for bars in axes.containers]
+    assert means == [[101.5, 26.5], [121.0, 46.0]]
     assert axes.get_legend_handles_labels()[1] == ["50 training images", "2,000 training images"]
     assert "some digits" in axes.get_title()
 

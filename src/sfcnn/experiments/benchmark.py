@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sfcnn.experiments.digits import on_test_images, train_digits
 from sfcnn.experiments.orientations import measure
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
+from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_text
 from sfcnn.training.config import ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def table(settings: BenchmarkConfig, results: list[Result]) -> Table:
     """Ours with the paper's numbers beside, then the rest of the paper's table."""
     rows = []
     for variant, values in errors(results).items():
-        (mean, deviation), (paper, spread) = mean_and_deviation(values), VARIANTS[variant][3]
-        rows.append([VARIANTS[variant][2], f"{mean:.3f} ± {deviation:.3f}", f"{paper:.3f} ± {spread:.3f}"])
+        paper, spread = VARIANTS[variant][3]
+        rows.append([VARIANTS[variant][2], mean_text(values, 3), f"{paper:.3f} ± {spread:.3f}"])
     rows += [[method, "", value] for method, value in PUBLISHED]
     run = results[0]["run"]
     here = f"{run['dataset']}, {run['train_images']:,} training images, {run['epochs']} epochs"

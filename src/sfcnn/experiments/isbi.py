@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from sfcnn.data.stacks import as_fraction, read_labels, read_stack, write_labels, write_stack
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
+from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation, mean_text
 from sfcnn.models.unet import UNet
 from sfcnn.segmentation.cells import CellsConfig, describe
 from sfcnn.segmentation.cells import cells as find_cells
@@ -197,15 +197,10 @@ def table(settings: IsbiConfig, results: list[Result]) -> Table:
             scores = [[run["scores"][method][score]["best"] for run in runs] for score in ("v_rand", "v_info")]
             minutes = mean_and_deviation([run["run"]["seconds"] / 60 for run in runs])[0]
             trained = [f"{runs[0]['run']['parameters']:,}", f"{runs[0]['run']['epochs']}", f"{minutes:.0f}"]
-            rows.append([_NAMES[kind], name, *map(_score, scores), *trained])
+            rows.append([_NAMES[kind], name, *(mean_text(values, 4) for values in scores), *trained])
     columns = ["network", "cells by", "V_rand", "V_info", "parameters", "epochs", "minutes"]
     slices = sorted({number for result in results for number in result["slices"]})
     return Table(f"{results[0]['run']['dataset']}, held out: slices {_ranges(slices)}", columns, rows)
-
-
-def _score(values: Sequence[float]) -> str:
-    mean, deviation = mean_and_deviation(values)
-    return f"{mean:.4f} ± {deviation:.4f}" if len(values) > 1 else f"{mean:.4f}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from torch import nn
 from sfcnn.data.digits import Digits
 from sfcnn.evaluation import error_rate
 from sfcnn.experiments.digits import on_test_images, train_digits
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
+from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation, mean_text
 from sfcnn.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -63,34 +63,40 @@ def measure(cell: Cell, net: nn.Module, test: Digits) -> Result:
     return {"test_error": error_rate(net, test)}
 
 
-def curves(results: list[Result]) -> dict[int, dict[int, tuple[float, float]]]:
-    """Mean and deviation over seeds, by size of the training set and by Λ."""
-    errors: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for result in results:
-        errors[result["train_images"]][result["orientations"]].append(result["test_error"])
-    return {
-        count: {orientations: mean_and_deviation(values) for orientations, values in sorted(by_orientations.items())}
-        for count, by_orientations in sorted(errors.items())
-    }
+def errors(results: list[Result]) -> dict[int, dict[int, list[float]]]:
+    """Test errors of all seeds, by size of the training set and by Λ."""
+    found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for result in sorted(results, key=lambda result: (result["train_images"], result["orientations"])):
+        found[result["train_images"]][result["orientations"]].append(result["test_error"])
+    return found
+
+
+def _title(settings: OrientationsConfig, results: list[Result]) -> str:
+    count = len(settings.seeds)
+    return f"{results[0]['run']['dataset']}, {count} {'seed' if count == 1 else 'seeds'}"
 
 
 def table(settings: OrientationsConfig, results: list[Result]) -> Table:
-    """One row per size, one column per Λ."""
-    found = curves(results)
+    """One row per size, one column per Λ: mean and deviation over seeds."""
     rows = [
-        [f"{count:,}", *(f"{mean:.2f} ± {deviation:.2f}" for mean, deviation in by_orientations.values())]
-        for count, by_orientations in found.items()
+        [f"{count:,}", *(mean_text(values, 2) for values in by_orientations.values())]
+        for count, by_orientations in errors(results).items()
     ]
     columns = ["training images", *(f"Λ = {orientations}" for orientations in sorted(settings.orientations))]
-    return Table(f"Test error (%), {results[0]['run']['dataset']}, {len(settings.seeds)} seeds", columns, rows)
+    return Table(f"Test error (%), {_title(settings, results)}", columns, rows)
 
 
 def draw(settings: OrientationsConfig, results: list[Result], directory: object) -> "Figure":
-    """Lines over Λ, one per size."""
+    """Lines over Λ, one per size: mean and deviation over seeds."""
     from sfcnn.pictures import error_against_orientations
 
-    series = {f"{count:,} training images": points for count, points in curves(results).items()}
-    return error_against_orientations(series, f"{results[0]['run']['dataset']}, {len(settings.seeds)} seeds")
+    series = {
+        f"{count:,} training images": {
+            orientations: mean_and_deviation(values) for orientations, values in by_orientations.items()
+        }
+        for count, by_orientations in errors(results).items()
+    }
+    return error_against_orientations(series, _title(settings, results))
 
 
 EXPERIMENT = Experiment(

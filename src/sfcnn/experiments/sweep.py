@@ -94,6 +94,16 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return float(tensor.mean()), float(tensor.std()) if len(values) > 1 else 0.0
 
 
+def mean_text(values: Sequence[float], digits: int) -> str:
+    """Mean ± deviation for a table, or the value alone if there is one.
+
+    >>> mean_text([1.0, 3.0], 2), mean_text([1.0], 2)
+    ('2.00 ± 1.41', '1.00')
+    """
+    mean, deviation = mean_and_deviation(values)
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}" if len(values) > 1 else f"{mean:.{digits}f}"
+
+
 def choose_cells(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
     """The cells whose names match one of the patterns, all of them if there are none."""
     for pattern in only:
