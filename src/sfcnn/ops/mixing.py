@@ -106,7 +106,7 @@ class Mixing:
         return mixed[run.first : run.first + run.length, : None if run.mirrored else self.out_channels]
 
     def mix(self, slabs: list[Tensor], places: int) -> Tensor:
-        """Y(m) = Σ kernel · responses: (half, 2Ĉ, pixels · tiles · images). Im Y stays zero where m = −m."""
+        """Y(m) = Σ kernel · responses: (half, 2Ĉ, pixels · tiles · images). Where m = −m, Im Y is not computed."""
         mixed = self.mixed(places)
         started: set[int] = set()
         for run in self.runs:
@@ -117,7 +117,7 @@ class Mixing:
 
     def mixed(self, places: int) -> Tensor:
         """Room for Y: (half, 2Ĉ, pixels · tiles · images)."""
-        known = "mixed" in self.buffers
+        known = "mixed" in self.buffers  # what is never computed has weight 0 afterwards, so it must only be finite
         mixed = self.buffers.get("mixed", self.half, 2 * self.out_channels, self.tiling.pixels * places)
         return mixed if known else mixed.zero_()
 
