@@ -10,7 +10,7 @@ PYTEST = $(BIN)/pytest --numprocesses logical --maxprocesses 8 --dist loadfile
 
 .PHONY: demo test test-all package bench bench-escnn lint types docs pytest format clean
 
-demo: $(VENV)/.demo ## train on upright digits, test on rotated ones (3 minutes)
+demo: $(VENV)/.demo ## train on upright digits, test on rotated ones
 	$(BIN)/sfcnn demo --out demo-results
 
 test: lint types docs pytest ## lint, types, the documentation and the whole test suite
@@ -34,6 +34,7 @@ bench-escnn: ## the environment of escnn; without a Fortran compiler the benchma
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
@@ -42,8 +43,10 @@ types: $(VENV)/.dev
 docs: $(VENV)/.dev ## the documentation as a site in build/docs; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Once with the compiled kernel, if there is one, and what computes convolutions once more without it.
 pytest: $(VENV)/.dev
 	$(PYTEST)
+	SFCNN_KERNEL=0 $(PYTEST) tests/ops tests/nn
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -57,12 +60,14 @@ $(BIN)/pip:
 		{ echo "sfcnn needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: $(BIN)/pip pyproject.toml constraints.txt
+KERNEL := hatch_build.py $(wildcard src/sfcnn/ops/spectral/kernel/*)
+
+$(VENV)/.demo: $(BIN)/pip pyproject.toml constraints.txt $(filter-out %.so %__pycache__,$(KERNEL))
 	@echo "Installing sfcnn and what the demo needs into $(VENV) ..."
 	$(INSTALL) '.[demo]'
 	@touch $@
 
-$(VENV)/.dev: $(BIN)/pip pyproject.toml constraints.txt
+$(VENV)/.dev: $(BIN)/pip pyproject.toml constraints.txt $(filter-out %.so %__pycache__,$(KERNEL))
 	@echo "Installing sfcnn and what the tests need into $(VENV) ..."
 	$(INSTALL) '.[dev]'
 	@touch $@ $(VENV)/.demo

@@ -30,9 +30,9 @@ from job import Step, seconds_per_step
 from torch import Tensor, nn
 
 from sfcnn.export import to_plain
-from sfcnn.files import write_json
+from sfcnn.io.files import write_json
+from sfcnn.io.provenance import provenance
 from sfcnn.models import ClassifierSizes, membrane_unet, mnist_benchmark
-from sfcnn.provenance import provenance
 
 
 @dataclass(frozen=True)

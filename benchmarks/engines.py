@@ -10,6 +10,7 @@ work. Fit and check on files of different seeds. `measure` can be interrupted an
 
 import argparse
 import json
+import os
 import platform
 import random
 import statistics
@@ -21,17 +22,38 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import nnls
 from torch import Tensor
 
 from sfcnn import GroupConv2d
-from sfcnn.files import new_file
+from sfcnn.io.files import new_file
 from sfcnn.ops import ENGINES, Geometry
 from sfcnn.ops.cost import PRICES, Problem, fastest_engine, work
+
+Array = NDArray[np.float64]
 
 MODES = ("training", "evaluation")
 LARGEST_WORK = 1.5e10  # multiply-adds of the direct engine
 LARGEST_RESPONSES = 1.2e8  # numbers that the atomic engine keeps
+
+# What one unit of work costs at the least, in nanoseconds: a call of an operator of PyTorch, a multiply-add of a matrix
+# product at the machine's peak (benchmarks/results/roofline.json), and a number that is read and written in memory.
+LEAST = {"call": 1e4, "product": 1 / 150, "number": 0.1}
+#: The kinds of work that `sfcnn.ops.cost.work` counts, in its order.
+KINDS = {
+    "direct": ("call", "product", "number", "number"),
+    "atomic": ("call", "product", "number", "product", "number", "number"),
+    "spectral": ("call", "call", "product", "number", "product", "number", "number", "number"),
+    "compiled": ("call", "number", "product", "number", "number"),
+}
+#: The engines that are timed, each with the setting of the compiled kernel that it needs.
+TIMED = {
+    "compiled": ("spectral", ""),
+    "spectral": ("spectral", "0"),
+    "direct": ("direct", "0"),
+    "atomic": ("atomic", "0"),
+}
 HOPELESS = 4.0  # an engine this many times slower than the best at its first call is not timed again
 
 
@@ -88,7 +110,8 @@ def measure_shape(shape: dict[str, Any]) -> dict[str, dict[str, float]]:
         shape["batch"], shape["in_channels"], shape["orientations"], shape["size"], shape["size"], requires_grad=True
     )
     times: dict[str, dict[str, float]] = {mode: {} for mode in MODES}
-    for engine in ("spectral", "direct", "atomic"):
+    for name, (engine, kernel) in TIMED.items():
+        os.environ["SFCNN_KERNEL"] = kernel
         layer = to_layer(shape, engine)
         output: Tensor = layer(features)
         gradient = torch.randn_like(output)
@@ -105,7 +128,7 @@ def measure_shape(shape: dict[str, Any]) -> dict[str, dict[str, float]]:
         for mode, run in (("training", train), ("evaluation", evaluate)):
             layer.train(mode == "training")
             best = min(times[mode].values(), default=1e9)
-            times[mode][engine] = timed(run, HOPELESS * best)
+            times[mode][name] = timed(run, HOPELESS * best)
     return times
 
 
@@ -129,20 +152,34 @@ def measure(out: Path, shapes: int, seed: int) -> None:
             path.write_text(json.dumps({**about, "records": done}, indent=1) + "\n")
 
 
+def lowest_prices(mode: str, engine: str) -> Array:
+    """What each kind of work costs at the least; training does all of it three times, forward and for two gradients."""
+    times = 3 if mode == "training" else 1
+    return np.array([times * LEAST[kind] for kind in KINDS[engine]])
+
+
 def fit(records: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, ...]]]:
-    """Prices that are not negative and make the relative errors of all predictions small."""
+    """Prices, none below the least, that make the relative errors of all predictions small."""
     prices: dict[str, dict[str, tuple[float, ...]]] = {}
     for mode in MODES:
         prices[mode] = {}
-        for engine in ENGINES:
+        for engine in PRICES[mode]:
             rows, best = [], []
             for record in records:
                 seconds = record["seconds"][mode]
-                # What decides is how well the contenders are known.
-                weight = 1.0 if seconds[engine] <= 2 * min(seconds.values()) else 0.3
+                if engine not in seconds:
+                    continue  # files of before the kernel
+                # What decides is how well the contenders are known. Half gave the best choices on the fitted shapes.
+                weight = 1.0 if seconds[engine] <= 2 * min(seconds.values()) else 0.5
                 rows.append(np.array(work(to_problem(record["shape"]))[engine]) * weight / (1e9 * seconds[engine]))
                 best.append(weight)
-            prices[mode][engine] = tuple(float(f"{price:.3g}") for price in nnls(np.array(rows), np.array(best))[0])
+            if not rows:
+                prices[mode][engine] = PRICES[mode][engine]
+                continue
+            amounts, least = np.array(rows), lowest_prices(mode, engine)
+            scale = amounts.max(0)  # calls and multiply-adds differ by ten orders of magnitude
+            above = nnls(amounts / scale, np.array(best) - amounts @ least)[0] / scale
+            prices[mode][engine] = tuple(float(f"{price:.3g}") for price in least + above)
     return prices
 
 
@@ -152,8 +189,11 @@ def check(records: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     for mode in MODES:
         ratios = []
         for record in records:
-            seconds = record["seconds"][mode]
-            choice = fastest_engine(to_problem(record["shape"]), training=mode == "training")
+            seconds = dict(record["seconds"][mode])
+            compiled = seconds.pop("compiled", None)
+            if compiled is not None:
+                seconds["spectral"] = compiled
+            choice = fastest_engine(to_problem(record["shape"]), mode == "training", compiled is not None)
             ratios.append(seconds[choice] / min(seconds.values()))
             if ratios[-1] > 1.1:
                 times = {engine: round(1e3 * value, 2) for engine, value in seconds.items()}

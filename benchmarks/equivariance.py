@@ -43,7 +43,7 @@ from torch import Tensor, nn
 
 from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool
 from sfcnn.harmonics import PRESETS, BasisLike, paper, real_atoms
-from sfcnn.ops import prepare_group, prepare_lift, sample_atoms
+from sfcnn.ops import direct, sample_atoms
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # e2cnn 0.2.3 uses deprecated names of the libraries that it imports
@@ -254,11 +254,11 @@ def copy_filters(theirs: E2cnnNetwork, ours: nn.Sequential) -> nn.Sequential:
     """Give our layers the filters of e2cnn's, by least squares; exact, since they span the same space."""
     layers = [layer for layer in ours if isinstance(layer, LiftConv2d | GroupConv2d)]
     for layer, convolution in zip(layers, theirs.convolutions, strict=True):
-        prepare = prepare_lift if isinstance(layer, LiftConv2d) else prepare_group
+        prepare = direct.lift_kernel if isinstance(layer, LiftConv2d) else direct.group_kernel
         shape = layer.weight.shape[2:]  # (Q,) or (Λ, Q)
         units = torch.eye(math.prod(shape)).view(-1, 1, *shape)
         atoms = sample_atoms(layer.basis, layer.kernel_size, ORIENTATIONS)
-        banks = prepare(units, atoms, "direct").reshape(len(units), -1)
+        banks = prepare(units, atoms).reshape(len(units), -1)
         axes = (CHANNELS, ORIENTATIONS, layer.in_channels, -1, layer.kernel_size**2)
         pairs = convolution.filter.detach().reshape(axes).transpose(1, 2).reshape(-1, banks.shape[1])
         # The normal equations are well-conditioned (about 2²) and much smaller than the banks.

@@ -25,9 +25,9 @@ from job import seconds_per_step
 from torch import Tensor, nn
 
 from sfcnn.export import to_onnx, to_plain
-from sfcnn.files import write_json
+from sfcnn.io.files import write_json
+from sfcnn.io.provenance import provenance
 from sfcnn.models import membrane_unet, mnist_baseline, mnist_benchmark
-from sfcnn.provenance import provenance
 
 Case = tuple[str, Callable[[], nn.Module], tuple[int, ...]]
 

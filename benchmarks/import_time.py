@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sfcnn.files import write_json
-from sfcnn.provenance import provenance
+from sfcnn.io.files import write_json
+from sfcnn.io.provenance import provenance
 
 #: What is imported on the clock, after torch.
 IMPORTS = {

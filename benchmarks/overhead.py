@@ -17,18 +17,19 @@ from typing import Any
 
 import torch
 
-from sfcnn.data.datasets import load_splits
-from sfcnn.files import write_json
-from sfcnn.provenance import provenance
-from sfcnn.training.classification import Classification
-from sfcnn.training.config import ImagesConfig, ModelConfig, OptimizationConfig, TrainConfig
-from sfcnn.training.distributed import make_accelerator
-from sfcnn.training.log import Log
-from sfcnn.training.loop import Fit
-from sfcnn.training.networks import build_network
-from sfcnn.training.task import Share
+from sfcnn.classification.config import ClassificationConfig, ImagesConfig, ModelConfig
+from sfcnn.classification.data import load_splits
+from sfcnn.classification.network import build_network
+from sfcnn.classification.task import Classification
+from sfcnn.io.files import write_json
+from sfcnn.io.provenance import provenance
+from sfcnn.train.config import OptimizationConfig
+from sfcnn.train.distributed import make_accelerator
+from sfcnn.train.log import Log
+from sfcnn.train.loop import Fit
+from sfcnn.train.task import Share
 
-CONFIG = TrainConfig(
+CONFIG = ClassificationConfig(
     model=ModelConfig(orientations=16),
     images=ImagesConfig("digits-rot", augmentation="continuous", validation_images=1),
     optimization=OptimizationConfig(epochs=1, batch_size=64),
@@ -53,7 +54,7 @@ class Stopwatch:
         return timed
 
 
-def measure(config: TrainConfig, steps: int, directory: Path) -> dict[str, float]:
+def measure(config: ClassificationConfig, steps: int, directory: Path) -> dict[str, float]:
     """Seconds of one epoch of `steps` steps, in the network and beside it, and of one batch made alone."""
     count = steps * config.optimization.batch_size
     splits = load_splits(config.images.dataset)

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from sfcnn import GroupConv2d
-from sfcnn.files import new_file
+from sfcnn.io.files import new_file
 from sfcnn.ops.cost import Problem, work
 
 # Layers of the paper's networks: channels in and out, kernel size, size of the maps, images.

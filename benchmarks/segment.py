@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from sfcnn.data.membranes import synthetic_membranes
-from sfcnn.data.stacks import write_stack
-from sfcnn.files import write_json
+from sfcnn.cells import ForestConfig, find_cells, learn_forest, truth_cells
+from sfcnn.cells.pipeline import describe
+from sfcnn.io.files import write_json
+from sfcnn.io.provenance import provenance
+from sfcnn.io.runs import load_best
+from sfcnn.io.stacks import write_stack
 from sfcnn.pretrained import find_run
-from sfcnn.provenance import provenance
-from sfcnn.segmentation.cells import cells, describe
-from sfcnn.segmentation.forest import ForestConfig, edge_targets, grow_forest
-from sfcnn.segmentation.scoring import truth_cells
+from sfcnn.segmentation import load, synthetic_membranes
+from sfcnn.segmentation.crops import standardize
+from sfcnn.segmentation.network import build_network
 from sfcnn.segmentation.tiles import largest_tile, predict_tiles, receptive_radius
-from sfcnn.training.membrane_runs import build_unet, load_membrane_run, prepare
-from sfcnn.training.runs import load_best
 
 RUN = "isbi2012"
 
@@ -48,12 +48,13 @@ def texture(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def prediction(size: int, repeats: int) -> dict[str, Any]:
     """Seconds per megapixel of an image of one tile, by engine."""
-    config, chosen = load_membrane_run(find_run(RUN))
-    direct = load_best(find_run(RUN), build_unet(replace(config.model, engine="direct"), config.crops.margin))
-    image = prepare(config.images, torch.from_numpy(texture(size)).float() / 255)[None]
+    network = load(find_run(RUN), device="cpu")
+    config = network.config
+    direct = load_best(find_run(RUN), build_network(replace(config, model=replace(config.model, engine="direct"))))
+    image = standardize(torch.from_numpy(texture(size)).float() / 255)[None]
     times: dict[str, list[float]] = {"auto": [], "direct": []}
     for repeat in range(repeats + 1):
-        for name, net in (("auto", chosen), ("direct", direct)):
+        for name, net in (("auto", network.network), ("direct", direct)):
             start = time.perf_counter()
             predict_tiles(net, image, margin=config.crops.margin)
             if repeat:  # the first pays for imports and plans
@@ -69,9 +70,9 @@ def prediction(size: int, repeats: int) -> dict[str, Any]:
 
 def large(size: int) -> dict[str, Any]:
     """The command on a large image: wall time and peak memory."""
-    config, net = load_membrane_run(find_run(RUN))
-    tile, halo = largest_tile(net), receptive_radius(net)
-    del net
+    network = load(find_run(RUN), device="cpu")
+    config, tile, halo = network.config, largest_tile(network.network), receptive_radius(network.network)
+    del network
     with tempfile.TemporaryDirectory() as directory:
         image = Path(directory) / "image.tif"
         write_stack(image, texture(size))
@@ -93,19 +94,17 @@ def large(size: int) -> dict[str, Any]:
 
 def from_probabilities(size: int, repeats: int) -> dict[str, Any]:
     """Seconds from probabilities of a slice to its cells."""
-    config, net = load_membrane_run(find_run(RUN))
-    images, membranes = synthetic_membranes(2, size, cell=60)
-    truth = truth_cells(~membranes.numpy())
-    prepared = [prepare(config.images, image)[None] for image in images]
-    found = [predict_tiles(net, image, margin=config.crops.margin)[0].numpy() for image in prepared]
-    regions, graph, features = describe(found[0], raw=images[0].numpy())
-    forest = grow_forest([(features, edge_targets(graph, regions, truth[0]))], ForestConfig(trees=200))
-    ways: dict[str, tuple[Any, ...]] = {"mean": (), "forest": (None, forest, images[1].numpy())}
+    images, membranes = (part.numpy() for part in synthetic_membranes(2, size, cell=60))
+    truth = truth_cells(~membranes)
+    found = load(find_run(RUN), device="cpu").predict(images)
+    learned = learn_forest(found[:1], truth[:1], images[:1], settings=ForestConfig(trees=200))
+    _, graph, _ = describe(found[1])
+    ways: dict[str, tuple[Any, ...]] = {"mean": (), "forest": (None, learned.forest, images[1])}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for repeat in range(repeats + 1):
         for name, more in ways.items():
             start = time.perf_counter()
-            cells(found[1], *more)
+            find_cells(found[1], *more)
             if repeat:
                 seconds[name].append(time.perf_counter() - start)
     return {

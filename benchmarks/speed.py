@@ -21,7 +21,7 @@ from report import Sections, draw, sweep_table, targets_table
 from sections import SECTIONS, Scale
 from workers import HERE, compare
 
-from sfcnn.files import new_file
+from sfcnn.io.files import new_file
 
 
 def processor() -> str:

@@ -14,9 +14,9 @@ from accelerate.utils import DataLoaderConfiguration
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from sfcnn.data import load_splits
+from sfcnn.classification import load_splits
 from sfcnn.models import ClassifierSizes, mnist_baseline
-from sfcnn.training.distributed import synchronize_batch_norm
+from sfcnn.train.distributed import synchronize_batch_norm
 
 
 def main(images: int = 80, epochs: int = 2, orientations: int = 4, batch_size: int = 20) -> None:
@@ -51,6 +51,7 @@ def main(images: int = 80, epochs: int = 2, orientations: int = 4, batch_size: i
     state = accelerator.unwrap_model(net).state_dict()
     if accelerator.is_main_process:
         torch.save(state, "digits.pt")
+    accelerator.free_memory(net, optimizer, loader)  # before the group of processes that the network refers to
     accelerator.end_training()
 
 

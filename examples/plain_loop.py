@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from sfcnn.data import load_splits
+from sfcnn.classification import load_splits
 from sfcnn.models import BASELINE, ClassifierSizes, mnist_baseline
 
 

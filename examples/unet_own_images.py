@@ -1,22 +1,19 @@
-"""A U-Net on one's own folder of images: read, train on random crops, write a probability for every pixel.
+"""A U-Net on a folder of your own images: train it, load it, segment new images, look at the error.
 
-The folder has two folders inside, `images` and `masks`, with PNG or TIFF files of the same names; in a mask 0 is what
-is looked for and another value the rest. Call `main` with your folder and larger numbers, for example
-`main(Path("my-images"), channels=8, levels=4, orientations=8, steps=2000, crop=128)`. Without a folder it draws one.
-`sfcnn segment train` does the same from the command line, with checkpoints, validation and elastic deformations.
+The folder has two folders inside, `images` and `masks`, with files of the same names; in a mask 0 is background and any
+other value what is looked for. Call `main` with your folder and larger numbers, for example
+`main(Path("my-images"), Path("results"), channels=8, levels=4, orientations=8, steps=200, epochs=10, crop=128)`.
+Without a folder it draws one. `sfcnn segment train` and `sfcnn segment predict` do the same from the command line.
 """
 
 from pathlib import Path
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor, nn
 
-from sfcnn.data.pairs import read_pairs
-from sfcnn.data.stacks import as_fraction
-from sfcnn.models import UNet, membrane_unet
-from sfcnn.segmentation.tiles import predict_image
+import sfcnn
+from sfcnn.segmentation import CropConfig, SegmentationConfig, SlicesConfig, UNetConfig
+from sfcnn.train.config import OptimizationConfig
 
 
 def draw_folder(folder: Path, count: int = 3, size: int = 48) -> None:
@@ -30,69 +27,38 @@ def draw_folder(folder: Path, count: int = 3, size: int = 48) -> None:
         lines = np.abs(np.sin(a * x + b * y + 3 * x * y + phase)) < 0.25
         image = np.clip(0.3 + 0.4 * lines + generator.normal(0, 0.1, lines.shape), 0, 1)
         Image.fromarray((255 * image).astype(np.uint8)).save(folder / "images" / f"{number}.png")
-        Image.fromarray(np.where(lines, 0, 255).astype(np.uint8)).save(folder / "masks" / f"{number}.png")
-
-
-def random_crops(images: list[Tensor], targets: list[Tensor], count: int, size: int) -> tuple[Tensor, Tensor]:
-    """Crops (count, 1, size, size) of images and of what is looked for.
-
-    They need not be turned, the network is equivariant. Mirror images are something else: half of the crops are.
-    """
-    pairs = []
-    for index in torch.randint(len(images), (count,)).tolist():
-        height, width = images[index].shape
-        top, left = (int(torch.randint(length - size + 1, ())) for length in (height, width))
-        pair = torch.stack([images[index], targets[index]])[:, top : top + size, left : left + size]
-        pairs.append(pair.flip(-1) if torch.rand(()) < 0.5 else pair)
-    inputs, outputs = torch.stack(pairs).unbind(1)
-    return inputs[:, None], outputs[:, None]
-
-
-def train(net: UNet, images: list[Tensor], targets: list[Tensor], steps: int, batch_size: int, crop: int) -> None:
-    optimizer = torch.optim.Adam(net.parameters(), lr=2e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    net.train()
-    for step in range(1, steps + 1):
-        inputs, outputs = random_crops(images, targets, batch_size, crop)
-        loss = nn.functional.binary_cross_entropy_with_logits(net(inputs), outputs)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        if step % max(1, steps // 5) == 0:
-            print(f"step {step}, loss {loss.item():.3f}")
+        Image.fromarray(np.where(lines, 255, 0).astype(np.uint8)).save(folder / "masks" / f"{number}.png")
 
 
 def main(
-    folder: Path | None = None,
-    results: Path = Path("probabilities"),
+    folder: Path = Path("drawn"),
+    results: Path = Path("results"),
     *,
-    channels: int = 2,
-    levels: int = 2,
     orientations: int = 4,
-    steps: int = 40,
-    batch_size: int = 4,
+    channels: int = 3,
+    levels: int = 2,
     crop: int = 32,
+    steps: int = 20,
+    epochs: int = 1,
 ) -> None:
-    torch.manual_seed(0)
-    if folder is None:
-        folder = Path("drawn")
+    if not folder.exists():
         draw_folder(folder)
-    pairs = read_pairs(folder)
-    images = [torch.from_numpy(as_fraction(pair.image, pair.name)) for pair in pairs]
-    targets = [torch.from_numpy(~pair.interior).float() for pair in pairs]
-    # Height and width of a crop must be divisible by 2^(levels − 1). Prediction takes images of any size.
-    net = membrane_unet(orientations, channels=channels, levels=levels, kernel_size=5, input_kernel_size=7, dropout=0.0)
-    held_out = len(images) - 1  # the last image is for testing only
-    train(net, images[:held_out], targets[:held_out], steps, batch_size, crop)
+    config = SegmentationConfig(
+        model=UNetConfig("steerable", orientations, channels, levels, input_kernel_size=7, kernel_size=5, dropout=0.0),
+        images=SlicesConfig("pairs", str(folder), validation=1, classes=("lines",)),
+        crops=CropConfig(crop, margin=8),
+        optimization=OptimizationConfig(epochs, batch_size=4, learning_rate=0.02, schedule="cosine"),
+        steps=steps,
+    )
+    sfcnn.segmentation.train(config, results / "run", resume=True)
 
-    net.eval()
-    results.mkdir(exist_ok=True)
-    for pair, image in zip(pairs, images, strict=True):
-        probability = predict_image(net, image[None])[0]  # tile by tile, as if the whole image went through at once
-        Image.fromarray((255 * probability).byte().numpy()).save(results / f"{pair.name}.png")
-    wrong = 100 * ((probability > 0.5) != (targets[held_out] > 0.5)).double().mean().item()
-    print(f"{wrong:.1f} % of the pixels of {pairs[held_out].name} are wrong; probabilities are in {results}")
+    network = sfcnn.load(results / "run")
+    for path in sorted((folder / "images").iterdir()):
+        image = np.asarray(Image.open(path), np.float32) / 255
+        found = sfcnn.cells.segment(network, image)  # any size: probabilities, and the class of each pixel
+        Image.fromarray((255 * found.probabilities).astype(np.uint8)).save(results / path.name)
+        truth = np.asarray(Image.open(folder / "masks" / path.name)) > 0
+        print(f"{100 * np.mean(found.labels != truth):.1f} % of the pixels of {path.stem} are wrong")
 
 
 if __name__ == "__main__":

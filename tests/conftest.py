@@ -14,6 +14,12 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let PyTorch compute what the compiled kernel would."""
+    monkeypatch.setenv("SFCNN_KERNEL", "0")
+
+
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     """Run a test in both precisions."""

@@ -15,9 +15,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from sfcnn import LiftConv2d, OrientationPool, assert_equivariant
+from sfcnn.classification.digits import load_digits
 from sfcnn.cli import main
-from sfcnn.data.digits import load_digits
-from sfcnn.data.stacks import read_image
+from sfcnn.io.stacks import read_image
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -48,7 +48,7 @@ def test_the_u_net_takes_a_folder_of_images_of_any_size(tmp_path: Path, capsys: 
     names = example("unet_own_images")
     names["draw_folder"](tmp_path / "mine", size=41)
     names["main"](tmp_path / "mine", tmp_path / "results", steps=2)
-    written = sorted((tmp_path / "results").iterdir())
+    written = sorted((tmp_path / "results").glob("*.png"))
     assert [path.name for path in written] == ["0.png", "1.png", "2.png"]
     assert all(read_image(path).shape == (41, 41) for path in written)
     assert "% of the pixels of 2 are wrong" in capsys.readouterr().out

@@ -3,7 +3,17 @@ import math
 import pytest
 import torch
 
-from sfcnn.harmonics import PRESETS, Basis, atom_norms, complex_atoms, pixel_grid, real_atoms, resolve_basis
+from sfcnn.harmonics import (
+    PRESETS,
+    Basis,
+    atom_norms,
+    complex_atoms,
+    describe_basis,
+    pixel_grid,
+    preset_name,
+    real_atoms,
+    resolve_basis,
+)
 
 SIZES = (1, 3, 5, 7, 9, 11)
 
@@ -132,3 +142,21 @@ def test_what_does_not_fit_the_grid_is_named() -> None:
     with pytest.raises(ValueError, match="vanishes on a 5×5 grid"):
         complex_atoms(Basis((0.5,), (0.005,), (1,)), 5)
     assert resolve_basis(lambda size: Basis((size // 2,), (0.6,), (1,)), 7).radii == (3,)
+
+
+@pytest.mark.parametrize("kernel_size", [1, 3, 5, 7, 9, 11, 21])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_basis_is_restored_from_its_tensor(preset: str, kernel_size: int) -> None:
+    basis = resolve_basis(preset, kernel_size)
+    assert Basis.from_tensor(basis.to_tensor()) == basis
+    assert basis.natural_kernel_size == kernel_size
+    assert preset_name(basis, kernel_size) == preset
+    assert describe_basis(basis) == f"'{preset}' of {kernel_size}×{kernel_size} kernels"
+    assert basis.size == len(basis.frequencies)
+
+
+def test_a_basis_that_is_no_preset_is_described_by_its_rings() -> None:
+    basis = Basis((0, 1.5), (0.5, 0.8), (0, 5), subpixels=2)
+    assert Basis.from_tensor(basis.to_tensor()) == basis
+    assert preset_name(basis, 5) is None
+    assert describe_basis(basis) == str(basis)

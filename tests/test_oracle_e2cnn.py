@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from peer_e2cnn import PAPER, TOLERANCE, WARNINGS, e2cnn_nn, gspaces
 from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool
 from sfcnn.harmonics import BasisLike, bandlimited, resolve_basis
-from sfcnn.ops import prepare_group, prepare_lift, sample_atoms
+from sfcnn.ops import direct, sample_atoms
 
 pytestmark = WARNINGS
 
@@ -47,7 +47,7 @@ def our_banks(orientations: int, kernel_size: int, *, lift: bool, basis: BasisLi
     atoms = sample_atoms(resolved, kernel_size, orientations, torch.float64)
     shape = (1, resolved.size) if lift else (1, orientations, resolved.size)
     weight = torch.eye(math.prod(shape), dtype=torch.float64).view(-1, *shape)  # unit weights as output channels
-    bank = (prepare_lift if lift else prepare_group)(weight, atoms, "direct")
+    bank = (direct.lift_kernel if lift else direct.group_kernel)(weight, atoms)
     return bank.view(len(weight), orientations, -1, kernel_size, kernel_size)
 
 

@@ -126,14 +126,20 @@ def test_the_core_needs_torch_and_numpy_only() -> None:
 #: Words for which each command would start; without the optional packages it says which one it needs.
 COMMAND_LINES = {
     "demo": "",
-    "train": "--out new",
-    "evaluate": "run",
-    "predict": "run digit.png",
+    "classify train": "--out new",
+    "classify evaluate": "run",
+    "classify predict": "run digit.png",
+    "segment train": "--out new",
+    "segment predict": "isbi2012 a.tif --out b",
+    "segment cells": "a.tif --out b.tif",
+    "segment train-edges": "a.tif b.tif --out c.safetensors",
+    "segment score": "a.tif b.tif",
     "export": "isbi2012 --format onnx --out m.onnx",
-    "experiment": "orientations --list",
-    "segment": "cells a.tif --out b.tif",
-    "data": "show",
+    **{f"experiment {name}": "--list" for name in ("orientations", "generalization", "benchmark", "isbi")},
+    "data fetch": "mnist",
+    "data show": "",
     "filters": "",
+    "info": "",
 }
 
 
@@ -156,7 +162,7 @@ def test_commands_name_the_package_that_they_need(tmp_path: Path) -> None:
     known = "|".join(sorted({package for package, _ in EXTRAS.values()}))
     for line, answer in zip(lines, answers, strict=True):
         expected = rf"{re.escape(line)}\|2\|sfcnn: error: .*({known}).*pip install 'sfcnn\[\w+\]'"
-        works = line == "data show" and answer == "data show|0|"  # which needs no packages to say what there is
+        works = answer in ("data show |0|", "info |0|")  # which need no packages to say what there is
         assert works or re.fullmatch(expected, answer), answer
     assert not list(tmp_path.iterdir())
 
@@ -193,19 +199,6 @@ print(*sorted(set(sys.modules) - before))
     assert len(new) < 60
 
 
-def test_the_choice_of_engines_is_marked_as_torch_marks_constants() -> None:
-    """`torch.compiler.assume_constant_result` would import the compiler, so that it is done by hand."""
-    import torch
-
-    from sfcnn.ops.dispatch import _fastest
-
-    def marked() -> None: ...
-
-    torch.compiler.assume_constant_result(marked)
-    assert vars(marked)
-    assert {name: value for name, value in vars(_fastest).items() if "dynamo" in name} == vars(marked)
-
-
 def test_the_version_is_in_one_place() -> None:
     number = PROJECT["version"]
     assert sfcnn.__version__ == version("sfcnn") == number
@@ -219,7 +212,8 @@ def test_the_version_is_in_one_place() -> None:
 def test_the_change_log_names_every_command() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     for command in COMMANDS:
-        assert f"`{command}`" in text or f"`sfcnn {command}" in text, command
+        group, _, name = command.partition(" ")
+        assert re.search(rf"`sfcnn {group}( \S*\b{name}\b|`)", text) or f"`{group}`" in text, command
 
 
 def test_the_citation_file_can_be_read() -> None:

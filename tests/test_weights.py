@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
+from sfcnn import Basis, LiftConv2d
 from sfcnn.harmonics import PRESETS, resolve_basis
 from sfcnn.models import mnist_baseline
 from sfcnn.weights import infer_kernel_size, learned_filter, load_weights
@@ -28,6 +30,48 @@ def test_a_filter_is_found_in_a_state_dict(tmp_path: Path) -> None:
     second = learned_filter(state, "bandlimited", "features.1.0.weight", 2, 5, 3)
     assert (second.kernel_size, second.orientations) == (5, 4)
     assert torch.equal(second.weight, net.get_parameter(second.name)[2, 5, 3])
+
+
+def saved_by(basis: str | Basis, kernel_size: int = 5) -> dict[str, Tensor]:
+    return {f"lift.{name}": value for name, value in LiftConv2d(2, 3, kernel_size, 4, basis=basis).state_dict().items()}
+
+
+@pytest.mark.parametrize("basis", [*PRESETS, Basis((0, 1.5), (0.5, 0.8), (0, 5))], ids=str)
+def test_the_basis_is_the_one_that_was_saved(basis: str | Basis, tmp_path: Path) -> None:
+    """`averaged` and `bandlimited` have as many atoms: only the state can tell them apart."""
+    save_file(saved_by(basis), tmp_path / "net.safetensors")
+    found = learned_filter(load_weights(tmp_path / "net.safetensors"), None, None, 0, 0, 0)
+    assert (found.basis, found.kernel_size) == (resolve_basis(basis, 5), 5)
+    assert learned_filter(saved_by(basis), basis, None, 0, 0, 0).basis == found.basis
+
+
+def test_another_basis_than_the_saved_one_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"'lift.weight' has the basis 'averaged' of 5×5 kernels, not 'bandlimited'"):
+        learned_filter(saved_by("averaged"), "bandlimited", None, 0, 0, 0)
+    with pytest.raises(ValueError, match="unknown basis preset 'fine'"):
+        learned_filter(saved_by("averaged"), "fine", None, 0, 0, 0)
+
+
+@pytest.mark.parametrize("basis", [None, "bandlimited", "averaged"])
+def test_older_files_have_the_basis_that_is_given(basis: str | None) -> None:
+    state = {"lift.weight": saved_by("averaged")["lift.weight"]}
+    found = learned_filter(state, basis, None, 0, 0, 0)
+    assert (found.basis, found.kernel_size) == (resolve_basis(basis or "bandlimited", 5), 5)
+
+
+@pytest.mark.parametrize(
+    ("rings", "message"),
+    [
+        (torch.zeros(2, 3), r"the basis of 'lift.weight' is damaged: .* \(4, rings\), got torch.float32 \(2, 3\)"),
+        (resolve_basis("averaged", 7).to_tensor(), "is damaged: it has 18 atoms, the weight 11"),
+        (Basis((0, 10.0**9), (1, 1), (0, 5)).to_tensor(), "is damaged: it has 12 atoms, the weight 11"),
+        (Basis((10.0**9,), (1,), (5,)).to_tensor(), "is too large: expected kernels of at most 41×41 pixels"),
+        (Basis((2,), (1,), (5,), 10**6).to_tensor(), r"and 32 subpixels, got 5 and 1e\+06"),
+    ],
+)
+def test_a_basis_that_makes_no_sense_is_named(rings: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        learned_filter(saved_by("averaged") | {"lift._extra_state": rings}, None, None, 0, 0, 0)
 
 
 class Malice:
@@ -88,7 +132,7 @@ def test_wrong_choices_are_named() -> None:
         ValueError, match=r"no layer weight 'd' in the state dict, choose one of \['a.weight', 'b.weight'\]"
     ):
         learned_filter(state, "bandlimited", "d", 0, 0, 0)
-    with pytest.raises(ValueError, match="is no weight of a steerable layer"):
+    with pytest.raises(ValueError, match="is not a weight of a steerable layer"):
         learned_filter(state, "bandlimited", "c.weight", 0, 0, 0)
     with pytest.raises(ValueError, match=r"input channel 3 is not in 'a.weight': choose 0 … 2"):
         learned_filter(state, "bandlimited", None, 0, 3, 0)

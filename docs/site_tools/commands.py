@@ -1,13 +1,10 @@
 """The reference of commands: what every `sfcnn … --help` prints, so that it says what the program does."""
 
-import argparse
 import contextlib
-import importlib
 import io
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
 from unittest import mock
 
 from sfcnn import cli
@@ -15,26 +12,16 @@ from sfcnn import cli
 _WIDTH = "92"
 
 
-def _choices(parser: Any) -> list[str]:
-    """Names of the commands that a parser leaves to others: its subparsers, or what stands before all other words."""
-    before: Any = None
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return list(action.choices)
-        if action.nargs == argparse.REMAINDER:
-            return list(before.choices)
-        before = action
-    return []
-
-
 def commands() -> Iterator[tuple[str, ...]]:
-    """Every command as words: (), ("demo",), … ("segment",), ("segment", "train") …"""
+    """Every command as words: (), ("demo",), ("classify",), ("classify", "train") …"""
     yield ()
-    for name in _choices(cli.parser()):
-        yield (name,)
-        module = importlib.import_module(cli.COMMANDS[name][0])
-        for action in _choices(module.parser()):
-            yield name, action
+    listed: set[str] = set()
+    for name in cli.COMMANDS:
+        group, *rest = name.split()
+        if rest and group not in listed:
+            listed.add(group)
+            yield (group,)
+        yield (group, *rest)
 
 
 def help_text(words: tuple[str, ...]) -> str:

@@ -48,7 +48,7 @@ def _took(seconds: float) -> str:
 
 
 def _source(records: Sequence[dict[str, Any]]) -> str:
-    """Where numbers come from, of `sfcnn.provenance.provenance`."""
+    """Where numbers come from, of `sfcnn.io.provenance.provenance`."""
     versions = [record["versions"] for record in records]
     packages = [f"{name} {_both(v[name] for v in versions)}" for name in ("sfcnn", "torch", "python")]
     commits = (f"`{record['commit']}`" for record in records)
@@ -63,14 +63,14 @@ def _source(records: Sequence[dict[str, Any]]) -> str:
 def experiment(name: str) -> str:
     """The table of an experiment (`sfcnn experiment`), its data, its cost and its source."""
     summary = load(f"results/{name}.json")
-    cells, table = summary["cells"], summary["table"]
+    runs, table = summary["runs"], summary["table"]
     files = [f"[every run](../results/{name}.json)"]
     if (ROOT / "results" / f"{name}.yaml").exists():
         files.append(f"[settings](../results/{name}.yaml)")
     return (
         f"{table['title']}\n\n{markdown_table(table['columns'], table['rows'])}\n\n"
-        f"*{len(cells)} runs, {_took(summary['wall_seconds'])} in all; "
-        f"{_source([cell['provenance'] for cell in cells])}; {', '.join(files)}.*"
+        f"*{len(runs)} runs, {_took(summary['wall_seconds'])} in all; "
+        f"{_source([run['provenance'] for run in runs])}; {', '.join(files)}.*"
     )
 
 

@@ -3,7 +3,9 @@
 Images are (B, C, H, W) and features on the group (B, C, Λ, H, W), both plain tensors.
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from sfcnn.group import assert_equivariant, equivariance_error, rotate, rotate_features
 from sfcnn.harmonics import Basis
@@ -18,6 +20,10 @@ from sfcnn.nn import (
 )
 from sfcnn.steering import steer
 
+if TYPE_CHECKING:
+    from sfcnn import cells, classification, export, migration, models, segmentation
+    from sfcnn.pretrained import load
+
 __version__ = version("sfcnn")
 
 __all__ = [
@@ -31,8 +37,28 @@ __all__ = [
     "ResidualBlock",
     "__version__",
     "assert_equivariant",
+    "cells",
+    "classification",
     "equivariance_error",
+    "export",
+    "load",
+    "migration",
+    "models",
     "rotate",
     "rotate_features",
+    "segmentation",
     "steer",
 ]
+
+#: Imported when they are first used, since not everybody needs them, or has the packages that they need.
+_LAZY = ("cells", "classification", "export", "migration", "models", "segmentation")
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return import_module(f"sfcnn.{name}")
+    if name == "load":
+        from sfcnn.pretrained import load
+
+        return load
+    raise AttributeError(f"module 'sfcnn' has no attribute {name!r}")

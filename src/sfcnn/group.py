@@ -51,7 +51,7 @@ def rotate(maps: Tensor, angle: float, mode: str = "bicubic") -> Tensor:
     cos, sin = math.cos(angle), math.sin(angle)
     # Each pixel looks where it came from: turned clockwise by the angle, rows growing downward.
     source = torch.stack([cos * column - sin * row, sin * column + cos * row], dim=-1)
-    scale = torch.tensor([max(width - 1, 1), max(height - 1, 1)]).to(source) / 2
+    scale = torch.tensor([max(width - 1, 1), max(height - 1, 1)], device="cpu").to(source) / 2
     flat = maps.reshape(1, -1, height, width)
     turned = F.grid_sample(flat, (source / scale)[None], mode=mode, padding_mode="zeros", align_corners=True)
     return turned.reshape(maps.shape)

@@ -8,6 +8,7 @@ Coordinates: x grows to the right, y grows upward, the origin is the centre pixe
 counter-clockwise as a person sees the image. Lengths are in steps of the filter's own grid.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -65,7 +66,12 @@ class Basis:
     @property
     def size(self) -> int:
         """Q, the number of real atoms, and so of real weights of one filter."""
-        return len(self.frequencies)
+        return sum(2 * int(cutoff) + 1 for cutoff in self.cutoffs)
+
+    @property
+    def natural_kernel_size(self) -> int:
+        """The smallest odd grid that has pixels on both sides of the outermost ring, as those of all presets do."""
+        return 2 * math.ceil(max(self.radii)) + 1
 
     def dilated(self, dilation: float) -> "Basis":
         """The same rings spread by a factor: what a convolution with `dilation` applies to the image."""
@@ -75,6 +81,27 @@ class Basis:
             self.cutoffs,
             self.subpixels,
         )
+
+    def to_tensor(self) -> Tensor:
+        """The rings as numbers, to be saved beside weights: float64 (4, rings) of radii, sigmas, cutoffs, subpixels."""
+        rows = self.radii, self.sigmas, self.cutoffs, (self.subpixels,) * len(self.radii)
+        return torch.tensor(rows, dtype=torch.float64, device="cpu")
+
+    @classmethod
+    def from_tensor(cls, rings: Tensor) -> "Basis":
+        """The inverse of `to_tensor`.
+
+        >>> Basis.from_tensor(averaged(7).to_tensor()) == averaged(7)
+        True
+        """
+        fits = isinstance(rings, Tensor) and rings.is_floating_point() and rings.dim() == 2 and len(rings) == 4
+        if not fits or rings.shape[1] == 0 or not bool(torch.isfinite(rings).all()):
+            found = f"{rings.dtype} {tuple(rings.shape)}" if isinstance(rings, Tensor) else type(rings).__name__
+            raise ValueError(f"a saved basis must be a tensor of finite numbers (4, rings), got {found}")
+        radii, sigmas, cutoffs, subpixels = rings.tolist()
+        if any(number != int(number) for number in (*cutoffs, *subpixels)) or len(set(subpixels)) != 1:
+            raise ValueError(f"cutoffs and subpixels of a saved basis must be whole, got {cutoffs} and {subpixels}")
+        return cls(tuple(radii), tuple(sigmas), tuple(map(int, cutoffs)), int(subpixels[0]))
 
 
 def _check_kernel_size(kernel_size: int) -> None:
@@ -139,6 +166,23 @@ def resolve_basis(basis: BasisLike, kernel_size: int) -> Basis:
             f"radii must be at most {kernel_size / 2:g}"
         )
     return resolved
+
+
+def preset_name(basis: Basis, kernel_size: int) -> str | None:
+    """The preset that has these rings on this grid, if there is one."""
+    return next((name for name, preset in PRESETS.items() if preset(kernel_size) == basis), None)
+
+
+def describe_basis(basis: Basis) -> str:
+    """A basis in a message: the name of a preset, or else its rings.
+
+    >>> describe_basis(averaged(7))
+    "'averaged' of 7×7 kernels"
+    """
+    size = basis.natural_kernel_size
+    # Presets have a ring for each pixel from the centre. A damaged file may name a ring at a distance of billions.
+    name = preset_name(basis, size) if len(basis.radii) == size // 2 + 1 else None
+    return f"{name!r} of {size}×{size} kernels" if name else str(basis)
 
 
 def pixel_grid(kernel_size: int, subpixels: int = 1) -> tuple[Tensor, Tensor]:

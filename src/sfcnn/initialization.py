@@ -29,12 +29,12 @@ def natural_amplitudes(basis: BasisLike, kernel_size: int) -> Tensor:
     basis = resolve_basis(basis, kernel_size)
     natural = atom_norms(complex_atoms(basis, kernel_size, normalize=False))
     normalized = atom_norms(complex_atoms(basis, kernel_size))
-    parts = torch.tensor([2 if k else 1 for _, k in basis.harmonics])
+    parts = torch.tensor([2 if k else 1 for _, k in basis.harmonics], device="cpu")
     return (natural / normalized).repeat_interleave(parts)
 
 
 def _coeff_gain(basis: Basis, kernel_size: int) -> Tensor:
-    return torch.ones(basis.size, dtype=torch.float64)
+    return torch.ones(basis.size, dtype=torch.float64, device="cpu")
 
 
 #: Standard deviation of each coefficient, up to the common factor √(2 / NQ), by name of the scheme.

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sfcnn.harmonics import PRESETS, Basis, BasisLike, resolve_basis
+from sfcnn.harmonics import Basis, BasisLike, preset_name, resolve_basis
 from sfcnn.nn import GroupConv2d, LiftConv2d
 from sfcnn.ops import Atoms, sample_atoms
 from sfcnn.steering import check_orientations
@@ -125,10 +125,7 @@ def r2conv_basis(layer: Any) -> BasisLike:
         rings[ring] = max(frequency, rings.get(ring, 0))
     radii, sigmas = zip(*sorted(rings), strict=True)
     basis = Basis(radii, sigmas, tuple(rings[ring] for ring in sorted(rings)))
-    for name, preset in PRESETS.items():
-        if preset(_one_number("kernel_size", layer.kernel_size)) == basis:
-            return name
-    return basis
+    return preset_name(basis, _one_number("kernel_size", layer.kernel_size)) or basis
 
 
 def _read_filters(filters: Tensor, orientations: int | None, lift: bool, bias: Tensor | None) -> _Source:
@@ -208,7 +205,7 @@ def _solve(source: _Source, atoms: Atoms) -> tuple[Tensor, float]:
         filters = bank.transpose(1, 2)  # (Ĉ, C, Λ_θ, s²)
     else:
         pairs = bank.unflatten(2, (-1, orientations)).permute(0, 2, 1, 3, 4)  # (Ĉ, C, Λ_θ, Λ_φ, s²)
-        phi = torch.arange(orientations)
+        phi = torch.arange(orientations, device="cpu")
         filters = pairs[:, :, (phi + phi[:, None]) % orientations, phi]  # (Ĉ, C, d, Λ_φ, s²) with θ = φ + d
     target = filters.flatten(-2)
     weight = target @ torch.linalg.pinv(design, rtol=_RANK_TOLERANCE)

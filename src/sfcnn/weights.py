@@ -7,9 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sfcnn.harmonics import BasisLike, resolve_basis
+from sfcnn.harmonics import Basis, BasisLike, describe_basis, resolve_basis
 
+# Bounds on what a file can ask for: pictures of larger kernels would need memory without end.
 _LARGEST_KERNEL = 41
+_MOST_SUBPIXELS = 32
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
@@ -66,33 +68,75 @@ class LearnedFilter(NamedTuple):
 
     name: str  #: of the weight
     weight: Tensor  #: (Q,)
+    basis: Basis  #: that the weight belongs to
     kernel_size: int
-    orientations: int | None  #: Λ of a group layer; a lifting layer's weights do not tell
+    orientations: int | None  #: Λ of a group layer; the weights of a lifting layer do not tell
 
 
 def learned_filter(
-    state: dict[str, Tensor], basis: BasisLike, name: str | None, output: int, inputs: int, relative: int
+    state: dict[str, Tensor], basis: BasisLike | None, name: str | None, output: int, inputs: int, relative: int
 ) -> LearnedFilter:
     """The filter from channel `inputs` to channel `output`, at a relative orientation if the layer has them.
 
     `name` is the weight's in the state dict; by default the first weight of a lifting layer, (Ĉ, C, Q).
+    The basis is the one that the layer has saved beside its weight. Older files do not have it: there it is `basis`, by
+    default "bandlimited".
     """
-    if name is None:
-        lifting = [key for key, value in state.items() if key.endswith("weight") and value.dim() == 3]
-        if not lifting:
-            raise ValueError("the state dict has no weight of a lifting layer: name one with --layer")
-        name = lifting[0]
-    if name not in state:
-        weights = [key for key, value in state.items() if key.endswith("weight") and value.dim() in (3, 4)]
-        raise ValueError(f"no layer weight {name!r} in the state dict, choose one of {weights}")
+    name = _find_weight(state, name)
     weight = state[name]
-    if weight.dim() not in (3, 4):
-        raise ValueError(f"{name!r} of shape {tuple(weight.shape)} is no weight of a steerable layer")
     index = (output, inputs, relative)[: weight.dim() - 1]
     for position, size, what in zip(
         index, weight.shape, ("output channel", "input channel", "orientation"), strict=False
     ):
         if not 0 <= position < size:
             raise ValueError(f"{what} {position} is not in {name!r}: choose 0 … {size - 1}")
-    kernel_size = infer_kernel_size(basis, weight.shape[-1])
-    return LearnedFilter(name, weight[index], kernel_size, weight.shape[2] if weight.dim() == 4 else None)
+    atoms = weight.shape[-1]
+    saved = _saved_basis(state, name, atoms)
+    if saved is None:
+        kernel_size = infer_kernel_size(basis or "bandlimited", atoms)
+        saved = resolve_basis(basis or "bandlimited", kernel_size)
+    else:
+        kernel_size = saved.natural_kernel_size
+        if basis is not None and _differs(basis, saved):
+            given = repr(basis) if isinstance(basis, str) else str(basis)
+            raise ValueError(f"{name!r} has the basis {describe_basis(saved)}, not {given}: leave out --basis")
+    return LearnedFilter(name, weight[index], saved, kernel_size, weight.shape[2] if weight.dim() == 4 else None)
+
+
+def _find_weight(state: dict[str, Tensor], name: str | None) -> str:
+    """The name of a steerable layer's weight, by default of the first lifting layer."""
+    if name is None:
+        lifting = [key for key, value in state.items() if key.endswith("weight") and value.dim() == 3]
+        if not lifting:
+            raise ValueError("the state dict has no weight of a lifting layer: name one with --layer")
+        return lifting[0]
+    if name not in state:
+        weights = [key for key, value in state.items() if key.endswith("weight") and value.dim() in (3, 4)]
+        raise ValueError(f"no layer weight {name!r} in the state dict, choose one of {weights}")
+    if state[name].dim() not in (3, 4):
+        raise ValueError(f"{name!r} of shape {tuple(state[name].shape)} is not a weight of a steerable layer")
+    return name
+
+
+def _saved_basis(state: dict[str, Tensor], name: str, atoms: int) -> Basis | None:
+    """The basis that a layer has saved beside its weight, None in older files."""
+    rings = state.get(name.removesuffix("weight") + "_extra_state")
+    if rings is None:
+        return None
+    try:
+        basis = Basis.from_tensor(rings)
+    except ValueError as error:
+        raise ValueError(f"the basis of {name!r} is damaged: {error}") from error
+    if basis.size != atoms:
+        raise ValueError(f"the basis of {name!r} is damaged: it has {basis.size} atoms, the weight {atoms}")
+    if basis.natural_kernel_size > _LARGEST_KERNEL or basis.subpixels > _MOST_SUBPIXELS:
+        raise ValueError(
+            f"the basis of {name!r} is too large: expected kernels of at most {_LARGEST_KERNEL}×{_LARGEST_KERNEL} "
+            f"pixels and {_MOST_SUBPIXELS} subpixels, got {basis.natural_kernel_size:g} and {basis.subpixels:g}"
+        )
+    return basis
+
+
+def _differs(basis: BasisLike, saved: Basis) -> bool:
+    """Whether the basis that was asked for is another than the saved one."""
+    return resolve_basis(basis, saved.natural_kernel_size) != saved

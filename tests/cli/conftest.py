@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from sfcnn.classification.config import ClassificationConfig
+from sfcnn.classification.network import build_network
 from sfcnn.cli import main
-from sfcnn.training.checkpoint import write_state
-from sfcnn.training.config import TrainConfig
-from sfcnn.training.networks import build_network
-from sfcnn.training.settings import make_settings, write_settings
+from sfcnn.io.settings import make_settings, write_settings
+from sfcnn.io.state import write_state
 
 #: Call a command that must fail: it gets the words typed and returns its one line.
 Fails = Callable[..., str]
@@ -53,7 +53,7 @@ def make_run() -> Callable[..., Path]:
 
     def make(**model: object) -> Path:
         small = {"width": 0.125, "orientations": 4, "engine": "direct"}
-        config = make_settings(TrainConfig, {"model": small | model, "images": {"dataset": "digits"}})
+        config = make_settings(ClassificationConfig, {"model": small | model, "images": {"dataset": "digits"}})
         directory = Path("run")
         write_settings(directory / "config.yaml", config)
         write_state(directory / "best.safetensors", {"model": build_network(config.model).state_dict()})

@@ -1,37 +1,33 @@
-import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
+from classification.conftest import REAL, SHAPES, draw_folder, random_mnist, shared_digits, write_mnist
+from classification.test_fetch import CONTENT, Server, offer, running
 from cli.conftest import Fails, files
-from data.conftest import REAL, random_mnist, shared_digits, write_mnist
-from data.test_fetch import CONTENT, Server, running
+from sfcnn.classification import digits
+from sfcnn.classification.preview import preview_figure
 from sfcnn.cli import main
-from sfcnn.data import datasets, fetch
-from sfcnn.data.fetch import RemoteFile, Source
-from sfcnn.data.preview import preview_figure
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setattr(datasets, "load_digits", shared_digits)
+    monkeypatch.setattr(digits, "load_digits", shared_digits)
     if request.node.get_closest_marker("skipif") is None:  # not a test on the real files
         monkeypatch.delenv("SFCNN_DATA", raising=False)
 
 
 def use(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let mnist come from a server of ours, as one small file."""
-    file = RemoteFile("digits.bin", "sha256", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
-    monkeypatch.setattr(fetch, "SOURCES", {"mnist": Source("mnist", (server.address,), (file,))})
+    offer(monkeypatch, server)
     monkeypatch.setenv("no_proxy", "*")
 
 
 def test_fetch_downloads_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with running() as server:
-        server.files["digits.bin"] = CONTENT
         use(server, monkeypatch)
         assert main(["data", "fetch", "mnist"]) == 0
         assert capsys.readouterr().out.endswith("digits.bin: 100 %\nwrote data/mnist/digits.bin\n")
@@ -47,9 +43,10 @@ def test_fetch_downloads_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_fetch_fails_in_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, fails: Fails) -> None:
     with running() as server:
         use(server, monkeypatch)
+        server.files.clear()
         assert "could not download digits.bin (127.0.0.1" in fails("data", "fetch", "mnist")
         server.files["digits.bin"] = b"something else"
-        assert "wrong sha256" in fails("data", "fetch", "mnist")
+        assert "wrong checksum" in fails("data", "fetch", "mnist")
         Path("data/mnist").mkdir(parents=True, exist_ok=True)
         Path("data/mnist/digits.bin").write_bytes(b"mine")
         assert "data/mnist/digits.bin is not the published file" in fails("data", "fetch", "mnist")
@@ -59,7 +56,7 @@ def test_fetch_fails_in_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPa
 
 
 def test_wrong_words_are_one_line(fails: Fails) -> None:
-    assert "fetch|show" in fails("data")
+    assert "Choose one of fetch, show" in fails("data")
     assert "invalid choice: 'cifar' (choose from" in fails("data", "fetch", "cifar")
     assert "dataset" in fails("data", "fetch")
 
@@ -92,14 +89,23 @@ def test_show_tells_what_is_there_and_where_the_rest_would_be(capsys: pytest.Cap
     assert Path("first.png").read_bytes().startswith(PNG)
 
 
+def test_show_reads_a_folder_of_one_s_own(capsys: pytest.CaptureFixture[str]) -> None:
+    draw_folder(Path("shapes"), 10)
+    assert main(["data", "show", "--folder", "shapes", "--picture", "seen.png"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"shapes: 30 train, 10 validation, 10 test, 5 classes: {', '.join(SHAPES)}",
+        "wrote seen.png",
+    ]
+    assert Path("seen.png").read_bytes().startswith(PNG)
+
+
 def test_show_names_damaged_files_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
     write_mnist(Path("data/mnist"), random_mnist((7, 4)))
     assert main(["data", "show"]) == 2
     captured = capsys.readouterr()
     assert captured.err == "sfcnn: error: damaged data: mnist, mnist-rot-regenerated (see the lines above)\n"
     assert (
-        "mnist                  damaged: data/mnist/train-images-idx3-ubyte holds numbers of shape (7, 28, 28), "
-        "expected (60000, 28, 28)\n"
+        "mnist                  damaged: data/mnist/train-images-idx3-ubyte is not an idx file of bytes (60000, 28, 28)"
     ) in captured.out
 
 

@@ -21,7 +21,7 @@ def test_trains_tests_and_writes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "CNN, same parameters" in output
     assert "wrote results/generalization.png" in output
     numbers = json.loads(Path("results/generalization.json").read_text(encoding="utf-8"))
-    ours, plain = numbers["cells"]
+    ours, plain = numbers["runs"]
     assert ours["angles"] == [0, 90, 180, 270]
     assert len(set(ours["errors"])) == 1  # Λ = 4: quarter turns change nothing
     assert abs(ours["run"]["parameters"] / plain["run"]["parameters"] - 1) < 0.1
@@ -30,7 +30,7 @@ def test_trains_tests_and_writes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_finished_demo_is_shown_again_and_its_networks_can_be_used(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", *TINY, "--out", "results"]) == 0
     shown = capsys.readouterr().out
-    weights = Path("results/cells/steerable-none-s0/best.safetensors")
+    weights = Path("results/runs/steerable-none-s0/best.safetensors")
     before = weights.stat().st_mtime_ns
     assert main(["demo", *TINY, "--out", "results"]) == 0
     table = shown[shown.index("Test error") :]

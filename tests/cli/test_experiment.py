@@ -1,13 +1,10 @@
-import functools
 import json
 from pathlib import Path
 
 import pytest
 
-import sfcnn.experiments.digits
 from cli.conftest import Fails, files
 from sfcnn.cli import main
-from sfcnn.data.datasets import load_splits
 from sfcnn.experiments import EXPERIMENTS
 
 #: Runs of two steps of a small network on embedded digits.
@@ -18,8 +15,8 @@ TINY = [
     *("--train.optimization.batch_size", "20", "--train.optimization.epochs", "1"),
 ]
 SLICES = [
-    *("--train.images.source", "synthetic", "--train.images.validation", "1", "--trees", "2"),
-    *("--train.model.levels", "2", "--train.model.channels", "1", "--train.model.orientations", "2"),
+    *("--train.images.source", "synthetic", "--train.images.validation", "1", "--train.images.test", "1"),
+    *("--trees", "2", "--train.model.levels", "2", "--train.model.channels", "1", "--train.model.orientations", "2"),
     *(
         "--train.crops.size",
         "32",
@@ -37,20 +34,12 @@ SWEEPS = {
     "benchmark": ["--variants", "[he, coeff]", "--seeds", "[3]"],
     "isbi": ["--kinds", "[steerable, plain-parameters]", "--folds", "[2]"],
 }
-CELLS = {
+RUNS = {
     "orientations": ["n40-L1-s0", "n40-L2-s0"],
     "generalization": ["steerable-none-s0", "plain-channels-none-s0"],
     "benchmark": ["he-s3", "coeff-s3"],
     "isbi": ["steerable-slices2-2-s0", "plain-parameters-slices2-2-s0"],
 }
-
-
-load_splits_once = functools.cache(load_splits)
-
-
-@pytest.fixture(autouse=True)
-def _digits_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sfcnn.experiments.digits, "load_splits", load_splits_once)
 
 
 def sweep(name: str, *words: str) -> int:
@@ -67,25 +56,25 @@ def test_an_experiment_leaves_a_table_a_json_file_and_a_figure(name: str, capsys
     said = capsys.readouterr()
     assert said.err == ""
     summary = json.loads(Path(f"sweep/{name}.json").read_text(encoding="utf-8"))
-    assert [cell["cell"] for cell in summary["cells"]] == CELLS[name]
+    assert [run["name"] for run in summary["runs"]] == RUNS[name]
     assert summary["experiment"] == name
     assert summary["wall_seconds"] > 0
-    for cell in summary["cells"]:
-        assert cell["train"]["seed"] == cell["seed"]
-        assert {"commit", "versions", "finished"} <= set(cell["provenance"])
+    for run in summary["runs"]:
+        assert run["train"]["seed"] == run["seed"]
+        assert {"commit", "versions", "finished"} <= set(run["provenance"])
     for text in (*summary["table"]["columns"], *summary["table"]["rows"][0]):
         assert all(word in said.out for word in text.split())
     assert Path(f"sweep/{name}.png").read_bytes().startswith(b"\x89PNG")
-    for number, cell in enumerate(CELLS[name], start=1):
-        assert f"{cell}  epoch 1/1  loss " in said.out
-        assert f"{cell} done, " in said.out
+    for number, run in enumerate(RUNS[name], start=1):
+        assert f"{run}  epoch 1/1  loss " in said.out
+        assert f"{run} done, " in said.out
         assert f" s ({number} of 2)\n" in said.out
     assert said.out.endswith(f"wrote sweep/{name}.json\nwrote sweep/{name}.png\n")
 
 
-def test_cells_can_be_run_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_can_be_run_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep("orientations", "--only", "n40-L2-s0") == 0
-    assert "1 of 2 cells are still open: the same command without --only runs them" in capsys.readouterr().out
+    assert "1 of 2 runs are still open: the same command without --only trains them" in capsys.readouterr().out
     assert {Path(name).parts[2] for name in files()} == {"n40-L2-s0"}
     before = snapshot()
     assert sweep("orientations", "--list") == 0
@@ -107,28 +96,28 @@ def test_a_finished_experiment_is_shown_again(capsys: pytest.CaptureFixture[str]
     assert "epoch" not in again
     assert shown[shown.index("Test error") :] in again
     after = snapshot()
-    assert {name: value for name, value in after.items() if "cells/" in name} == {
-        name: value for name, value in before.items() if "cells/" in name
+    assert {name: value for name, value in after.items() if "runs/" in name} == {
+        name: value for name, value in before.items() if "runs/" in name
     }
     assert {name: content for name, (content, _) in after.items() if name.endswith(".json")} == {
         name: content for name, (content, _) in before.items() if name.endswith(".json")
     }
 
 
-@pytest.mark.parametrize(("words", "cells"), [([], 140), (["--quick"], 16), (["--only", "n1250-L20-*"], 5)])
-def test_listing_shows_the_cells_and_makes_nothing(
-    words: list[str], cells: int, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("words", "count"), [([], 140), (["--quick"], 16), (["--only", "n1250-L20-*"], 5)])
+def test_listing_shows_the_runs_and_makes_nothing(
+    words: list[str], count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["experiment", "orientations", "--list", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == cells
+    assert len(lines) == count
     assert all(line.endswith(" open") for line in lines)
     assert not files()
 
 
 @pytest.mark.parametrize("quick", [[], ["--quick"]])
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_printed_settings_are_a_config_of_the_same_cells(
+def test_printed_settings_are_a_config_of_the_same_runs(
     name: str, quick: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["experiment", name, *quick, "--list"]) == 0
@@ -157,17 +146,17 @@ def test_other_settings_in_the_same_directory_are_refused(fails: Fails) -> None:
     words = ["experiment", "orientations", *TINY, *SWEEPS["orientations"], "--out", "sweep"]
     for option in (["--test_images", "10"], ["--train.model.dropout", "0.5"], ["--test_images", "10", "--list"]):
         message = fails(*words, *option)
-        assert "sweep/cells/n40-L1-s0/cell.json was measured with other settings: choose another --out" in message
+        assert "sweep/runs/n40-L1-s0/measured.json was measured with other settings: choose another --out" in message
         assert snapshot() == before
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "the following arguments are required: EXPERIMENT"),
-        (["weather"], "invalid choice: 'weather'"),
-        (["benchmark", "--only", "he-s9"], "no cell 'he-s9', choose one of ['he-s0', "),
-        (["benchmark", "--only", "he-s9", "--list"], "no cell 'he-s9', choose one of ['he-s0', "),
+        ([], "Choose one of orientations, generalization, benchmark, isbi"),
+        (["weather"], "unknown command 'weather'"),
+        (["benchmark", "--only", "he-s9"], "no run 'he-s9', choose one of ['he-s0', "),
+        (["benchmark", "--only", "he-s9", "--list"], "no run 'he-s9', choose one of ['he-s0', "),
         (["benchmark", "--variants", "[she]"], "unknown variant 'she', choose one of ['he', 'coeff', "),
         (["benchmark", "--seeds", "[0, 0]"], "seeds must name at least one value and none twice, got [0, 0]"),
         (["benchmark", "--seeds", "0"], "seeds: expected tuple, got 0"),

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import torch
 
 from cli.conftest import Fails, files
 from sfcnn.cli import main
-from sfcnn.training.checkpoint import write_state
-from sfcnn.training.membrane_runs import MembraneConfig, build_unet, load_membrane_run
-from sfcnn.training.runs import load_run
-from sfcnn.training.settings import make_settings, write_settings
+from sfcnn.io.settings import make_settings, write_settings
+from sfcnn.io.state import write_state
+from sfcnn.pretrained import load
+from sfcnn.segmentation.config import SegmentationConfig
+from sfcnn.segmentation.network import build_network
 
 MakeRun = Callable[..., Path]
 
@@ -19,11 +21,12 @@ MakeRun = Callable[..., Path]
 def membrane_run() -> Path:
     """A run as `sfcnn segment train` leaves it, of a small network that has learned nothing."""
     model = {"orientations": 3, "channels": 1, "levels": 3, "input_kernel_size": 3, "kernel_size": 3}
-    config = make_settings(MembraneConfig, {"model": model, "crops": {"size": 16, "margin": 12}})
+    images = {"classes": ["ground", "cell", "nucleus"], "channels": 3}
+    values = {"model": model, "crops": {"size": 16, "margin": 12}, "images": images}
+    config = make_settings(SegmentationConfig, values)
     directory = Path("em")
-    write_settings(directory / "config.yaml", config)
-    net = build_unet(config.model, config.crops.margin)
-    write_state(directory / "best.safetensors", {"model": net.state_dict()})
+    write_settings(directory / "config.yaml", config, task="segmentation")
+    write_state(directory / "best.safetensors", {"model": build_network(config).state_dict()})
     return directory
 
 
@@ -33,18 +36,23 @@ def test_a_classifier_as_a_program(make_run: MakeRun, capsys: pytest.CaptureFixt
     assert main(["export", str(run), "--format", "torch"]) == 0
     assert capsys.readouterr().out == "wrote run/model.pt2\n"
     images = torch.rand(3, 1, 28, 30)
-    found = torch.export.load("run/model.pt2").module()(images)
-    torch.testing.assert_close(found, load_run(run)[1](images), rtol=0, atol=1e-5)
+    texts = {"classes": "", "task": ""}
+    found = torch.export.load("run/model.pt2", extra_files=texts).module()(images)
+    torch.testing.assert_close(found, load(run, "cpu").network(images), rtol=0, atol=1e-5)
+    assert texts["task"] == "classification"
+    assert json.loads(texts["classes"]) == [str(digit) for digit in range(10)]
 
 
 @torch.no_grad()
 def test_membranes_as_an_onnx_file(membrane_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(membrane_run), "--format", "onnx", "--out", "new/net.onnx"]) == 0
     assert tuple(capfd.readouterr()) == ("wrote new/net.onnx\n", "")
-    images = torch.rand(1, 1, 36, 32)
-    (found,) = onnxruntime.InferenceSession("new/net.onnx").run(None, {"images": images.numpy()})
-    expected = load_membrane_run(membrane_run)[1](images)
-    assert found.shape == (1, 1, 12, 8)
+    images = torch.rand(1, 3, 36, 32)
+    session = onnxruntime.InferenceSession("new/net.onnx")
+    (found,) = session.run(None, {"images": images.numpy()})
+    expected = load(membrane_run, "cpu").network(images)
+    assert found.shape == (1, 3, 12, 8)
+    assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == ["ground", "cell", "nucleus"]
     torch.testing.assert_close(torch.from_numpy(found), expected, rtol=0, atol=1e-5)
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from cli.conftest import Fails, files
+from sfcnn import LiftConv2d
 from sfcnn.cli import main
 from sfcnn.models import mnist_baseline
 
@@ -25,6 +26,27 @@ def test_draws_a_learned_filter() -> None:
     assert main(["filters", "--weights", "net.pt", *options]) == 0
     first, second = (Path(name, "filter.png").read_bytes() for name in ("first", "second"))
     assert first != second
+
+
+def test_draws_with_the_basis_of_the_weights(fails: Fails) -> None:
+    """The same weights are other filters in another basis."""
+    state = LiftConv2d(1, 1, 5, 4, basis="averaged").state_dict()
+    torch.save(state, "new.pt")
+    torch.save({"weight": state["weight"]}, "old.pt")
+    commands = {
+        "new": "--weights new.pt",
+        "typed": "--weights new.pt --basis averaged",
+        "old": "--weights old.pt --basis averaged",
+        "guessed": "--weights old.pt",
+    }
+    for name, options in commands.items():
+        assert main(["filters", *options.split(), "--out", name]) == 0
+    for picture in ("atoms.png", "filter.png"):
+        new, typed, old, guessed = (Path(name, picture).read_bytes() for name in commands)
+        assert new == typed == old != guessed
+    message = fails("filters", "--weights", "new.pt", "--basis", "bandlimited", "--out", "other")
+    assert "'weight' has the basis 'averaged' of 5×5 kernels, not 'bandlimited': leave out --basis" in message
+    assert not Path("other").exists()
 
 
 def test_draws_a_filter_of_a_run(make_run: Callable[..., Path]) -> None:

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from cli.conftest import Fails, files
+from sfcnn.cells.scoring import THRESHOLDS, StackScores, score_labels, score_probabilities, truth_cells
 from sfcnn.cli import main
-from sfcnn.data.membranes import synthetic_membranes
-from sfcnn.data.stacks import write_labels, write_stack
-from sfcnn.segmentation.scoring import THRESHOLDS, StackScores, score_labels, score_probabilities, truth_cells
+from sfcnn.io.stacks import write_labels, write_stack
+from sfcnn.segmentation.synthetic import synthetic_membranes
 
 SHAPE = (3, 40, 40)
 
@@ -153,14 +153,16 @@ def test_a_mistake_is_one_line_and_nothing_is_written(interior: np.ndarray, memb
     assert "wild.tif has values from 0 to 3, expected 0 … 1" in line("wild.tif", "truth.tif")
     assert "membrane.tif has no labels" in line("membrane.tif", "truth.tif", "--labels")
     assert "slice 1 of the truth has no foreground" in line("membrane.tif", "empty.tif")
-    assert "few.tif is (2, 40, 40), but the prediction is" in line("membrane.tif", "truth.tif", "--image", "few.tif")
+    assert "few.tif is (2, 40, 40), but membrane.tif is (3, 40, 40)" in line(
+        "membrane.tif", "truth.tif", "--image", "few.tif"
+    )
     assert "--slice must be in 1 … 3, got 4" in line("membrane.tif", "truth.tif", "--slice", "4")
     assert "not allowed with argument" in line("membrane.tif", "truth.tif", "--labels", "--interior")
     plain = ("segment", "score", "membrane.tif", "truth.tif")
     assert "pass it too" in fails(*plain, "--slice", "0")
     assert "picture overlay.jpg must end in .png" in fails(*plain, "--overlay", "overlay.jpg")
     assert "output mine.json exists" in fails(*plain, "--out", "mine.json")
-    assert "the following arguments are required: action" in fails("segment")
+    assert "Choose one of train, predict, cells, train-edges, score" in fails("segment")
     assert Path("mine.json").read_text() == "my own"
     assert not {"scores.json", "overlay.png"} & files()
 

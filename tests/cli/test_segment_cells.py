@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 import tifffile
 
+from cells.conftest import Texture, make_texture
 from cli.conftest import Fails, files
-from segmentation.conftest import Texture, make_texture
+from sfcnn.cells import CellsConfig, Forest, ForestConfig, find_cells, learn_forest
+from sfcnn.cells.scoring import score_labels
+from sfcnn.cells.superpixels import SuperpixelsConfig
+from sfcnn.cells.thinning import components, draw_borders
 from sfcnn.cli import main
-from sfcnn.data.stacks import as_fraction, read_labels, read_stack, write_labels, write_stack
-from sfcnn.segmentation.cells import CellsConfig, cells, describe
-from sfcnn.segmentation.forest import Forest, ForestConfig, edge_targets, grow_forest
-from sfcnn.segmentation.scoring import score_labels
-from sfcnn.segmentation.superpixels import SuperpixelsConfig
-from sfcnn.segmentation.thinning import components, draw_borders
+from sfcnn.io.stacks import as_fraction, read_labels, read_stack, write_labels, write_stack
 
 SHAPE = (3, 64, 56)
 
@@ -31,13 +30,10 @@ def texture() -> Texture:
 
 def grown(raw: bool = False) -> Forest:
     """A forest from other slices of the same kind, in edges.safetensors."""
-    examples = []
-    for seed in (100, 101):
-        one = make_texture((96, 96), 25, seed, noise=2)
-        images = as_fraction((255 * (1 - one.probabilities)).astype(np.uint8), "") if raw else None
-        labels, graph, features = describe(one.probabilities, raw=images)
-        examples.append((features, edge_targets(graph, labels, one.truth)))
-    forest = grow_forest(examples, ForestConfig(trees=15))
+    slices = [make_texture((96, 96), 25, seed, noise=2) for seed in (100, 101)]
+    probabilities, truth = (np.stack([getattr(one, name) for one in slices]) for name in ("probabilities", "truth"))
+    images = as_fraction((255 * (1 - probabilities)).astype(np.uint8), "") if raw else None
+    forest = learn_forest(probabilities, truth, images, settings=ForestConfig(trees=15)).forest
     forest.save(Path("edges.safetensors"))
     return forest
 
@@ -52,7 +48,7 @@ def test_cells_are_those_of_the_library(texture: Texture, capsys: pytest.Capture
     labels = find()
     assert labels.dtype == np.uint16
     assert labels.shape == SHAPE
-    assert np.array_equal(labels, cells(texture.probabilities))
+    assert np.array_equal(labels, find_cells(texture.probabilities))
     with tifffile.TiffFile("cells.tif") as file:
         assert file.is_imagej
         assert file.series[0].axes == "ZYX"
@@ -67,7 +63,7 @@ def test_cells_are_those_of_the_library(texture: Texture, capsys: pytest.Capture
 def test_interior_and_whole_numbers(texture: Texture, capsys: pytest.CaptureFixture[str]) -> None:
     interior = (65535 * (1 - texture.probabilities)).round().astype(np.uint16)
     write_stack(Path("interior.tif"), interior)
-    wanted = cells(1 - as_fraction(interior, ""))
+    wanted = find_cells(1 - as_fraction(interior, ""))
     assert np.array_equal(find("--interior", name="interior.tif"), wanted)
     assert "interior.tif read as probabilities of the interior of cells: " in capsys.readouterr().out
     assert not np.array_equal(find(name="interior.tif"), wanted)
@@ -76,7 +72,7 @@ def test_interior_and_whole_numbers(texture: Texture, capsys: pytest.CaptureFixt
 def test_one_image_gives_one_image(texture: Texture, capsys: pytest.CaptureFixture[str]) -> None:
     write_stack(Path("one.tif"), texture.probabilities[0])
     labels = find(name="one.tif")
-    assert np.array_equal(labels, cells(texture.probabilities[0]))
+    assert np.array_equal(labels, find_cells(texture.probabilities[0]))
     assert "cells in 1 slice\n" in capsys.readouterr().out
 
 
@@ -102,7 +98,7 @@ def test_every_setting_is_an_option(name: str, texture: Texture, monkeypatch: py
         seen.append(settings)
         return np.ones(SHAPE, np.int64)
 
-    monkeypatch.setattr("sfcnn.segmentation.cells.cells", spy)
+    monkeypatch.setattr("sfcnn.cells.pipeline.find_cells", spy)
     find("--" + name.replace("_", "-"), str(value), *others.split())
     rest: dict[str, Any] = {"joined": "--stack" in others}
     if "exact" in others:
@@ -128,13 +124,13 @@ def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None
 def test_options_change_the_cells(texture: Texture) -> None:
     words = ("--beta", "0.8", "--solver", "fusion-moves", "--threshold", "0.5")
     settings = CellsConfig(SuperpixelsConfig(threshold=0.5), beta=0.8, solver="fusion-moves")
-    assert np.array_equal(find(*words), cells(texture.probabilities, settings))
+    assert np.array_equal(find(*words), find_cells(texture.probabilities, settings))
     assert find("--beta", "0.02").max() < find("--beta", "0.98").max()
 
 
 def test_slices_are_joined_if_asked_for(texture: Texture, capsys: pytest.CaptureFixture[str]) -> None:
     joined = find("--stack")
-    assert np.array_equal(joined, cells(texture.probabilities, CellsConfig(joined=True)))
+    assert np.array_equal(joined, find_cells(texture.probabilities, CellsConfig(joined=True)))
     assert np.intersect1d(joined[0], joined[1]).size
     assert "all slices together: 100 %\n" in capsys.readouterr().out
     apart = find()
@@ -146,7 +142,7 @@ def test_a_forest_tells_borders(raw: bool, texture: Texture) -> None:
     forest = grown(raw)
     images = as_fraction(read_stack(Path("raw.tif")), "") if raw else None
     labels = find("--forest", "edges.safetensors", *(("--image", "raw.tif") if raw else ()))
-    assert np.array_equal(labels, cells(texture.probabilities, forest=forest, raw=images))
+    assert np.array_equal(labels, find_cells(texture.probabilities, forest=forest, raw=images))
     assert not np.array_equal(labels, find())
 
 
@@ -156,9 +152,8 @@ def test_a_forest_helps_where_the_mean_probability_misleads() -> None:
     faint = (0.45 * one.probabilities).astype(np.float32)
     write_stack(Path("membrane.tif"), faint)
     other = make_texture((96, 96), 25, 100, noise=2)
-    regions, graph, features = describe((0.45 * other.probabilities).astype(np.float32))
-    forest = grow_forest([(features, edge_targets(graph, regions, other.truth))], ForestConfig(trees=15))
-    forest.save(Path("edges.safetensors"))
+    learned = learn_forest(0.45 * other.probabilities, other.truth, settings=ForestConfig(trees=15))
+    learned.forest.save(Path("edges.safetensors"))
     plain = score_labels(find().astype(np.int64), one.truth).v_rand.best
     assert score_labels(find("--forest", "edges.safetensors").astype(np.int64), one.truth).v_rand.best > plain + 0.1
 
@@ -178,7 +173,7 @@ def test_the_mask_of_boundaries_parts_the_cells(texture: Texture) -> None:
 
 def test_many_labels_are_floats(texture: Texture, monkeypatch: pytest.MonkeyPatch) -> None:
     many = np.arange(1, np.prod(SHAPE) + 1).reshape(SHAPE) * 10
-    monkeypatch.setattr("sfcnn.segmentation.cells.cells", lambda *arguments: many)
+    monkeypatch.setattr("sfcnn.cells.pipeline.find_cells", lambda *arguments: many)
     assert find().dtype == np.float32
     assert np.array_equal(read_labels(Path("cells.tif")), many)
 
@@ -217,8 +212,8 @@ def test_a_mistake_is_one_line_and_nothing_is_written(texture: Texture, fails: F
     assert "pass --solver exact too" in line("--time-limit", "3")
     assert "pass --stack too" in line("--across-weight", "3")
     assert "pass --forest too" in line("--image", "raw.tif")
-    assert "page.tif is not a whole checkpoint" in line("--forest", "page.tif")
-    assert "missing.safetensors is not a whole checkpoint" in line("--forest", "missing.safetensors")
+    assert "page.tif is not a whole state" in line("--forest", "page.tif")
+    assert "missing.safetensors is not a whole state" in line("--forest", "missing.safetensors")
     assert "output cells.png must end in .tif or .tiff" in line(out="cells.png")
     assert "output folder.tif is a directory" in line(out="folder.tif")
     assert "output mine.tif exists: choose another name or pass --overwrite" in line(out="mine.tif")

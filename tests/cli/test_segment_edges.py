@@ -1,7 +1,6 @@
 import errno
-import re
 import resource
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,13 @@ import numpy as np
 import pytest
 import tifffile
 
-import sfcnn.training.checkpoint
+import sfcnn.io.state
+from cells.conftest import Texture, make_texture
 from cli.conftest import Fails, files
-from segmentation.conftest import Texture, make_texture
+from sfcnn.cells import Forest, ForestConfig, LearnedForest, SuperpixelsConfig, learn_forest, truth_cells
+from sfcnn.cells.scoring import score_labels
 from sfcnn.cli import main
-from sfcnn.data.stacks import as_fraction, write_labels, write_stack
-from sfcnn.segmentation.cells import CellsConfig, describe
-from sfcnn.segmentation.features import Features
-from sfcnn.segmentation.forest import Forest, ForestConfig, edge_targets, grow_and_test
-from sfcnn.segmentation.scoring import score_labels, truth_cells
-from sfcnn.segmentation.superpixels import SuperpixelsConfig
+from sfcnn.io.stacks import as_fraction, write_labels, write_stack
 
 SHAPE = (2, 72, 64)
 TREES = ("--trees", "12")
@@ -53,15 +49,9 @@ def grown(
     raw: np.ndarray | None = None,
     superpixels: SuperpixelsConfig | None = None,
     **settings: int,
-) -> tuple[list[tuple[Features, np.ndarray]], Forest, float]:
-    """The same by the library: features and targets, the forest and its error."""
-    examples = []
-    for index, image in enumerate(probabilities):
-        chosen = CellsConfig(superpixels or SuperpixelsConfig())
-        regions, graph, features = describe(image, chosen, None if raw is None else raw[index])
-        examples.append((features, edge_targets(graph, regions, truth[index])))
-    forest, error = grow_and_test(examples, ForestConfig(**{"trees": 12} | settings))
-    return examples, replace(forest, superpixels=superpixels or SuperpixelsConfig()), error
+) -> LearnedForest:
+    """The same by the library."""
+    return learn_forest(probabilities, truth, raw, superpixels, ForestConfig(**{"trees": 12} | settings))
 
 
 def same(forest: Forest, other: Forest) -> bool:
@@ -72,42 +62,30 @@ def same(forest: Forest, other: Forest) -> bool:
 
 
 def test_the_forest_is_that_of_the_library(texture: Texture, capsys: pytest.CaptureFixture[str]) -> None:
-    examples, forest, error = grown(texture.probabilities, truth_cells(texture.truth > 0))
-    assert same(train(), forest)
+    learned = grown(texture.probabilities, truth_cells(texture.truth > 0))
+    assert same(train(), learned.forest)
     assert files() == {"membrane.tif", "truth.tif", "labels.tif", "raw.tif", "edges.safetensors"}
-    targets = np.concatenate([part for _, part in examples])
-    borders, within, ignored = (int((targets == kind).sum()) for kind in (1, 0, -1))
+    borders, within, ignored = learned.borders, learned.within, learned.ignored
     assert min(borders, within, ignored) > 0
     shown = capsys.readouterr().out
-    assert f"{borders + within} edges to learn from in 2 slices: {borders} borders and {within} within cells; " in shown
+    used = borders + within
+    assert f"{used} edges to learn from in 2 slices: {borders} borders and {within} within cells; " in shown
     assert f"; {ignored} ignored, " in shown
-    assert f"(out of bag): {error:.2%} of {borders + within} edges" in shown
+    assert f"by the mean probability along the edge: {learned.mean_error:.2%} of {used} edges\n" in shown
+    assert f"(out of bag): {learned.error:.2%} of {used} edges" in shown
     assert "slices: 100 %\n" in shown
     assert "trees: 100 %\n" in shown
     assert shown.endswith("wrote edges.safetensors\n")
 
 
-def test_the_mean_probability_is_told_for_comparison(texture: Texture, capsys: pytest.CaptureFixture[str]) -> None:
-    train()
-    wrong = total = 0
-    for image, cells in zip(texture.probabilities, truth_cells(texture.truth > 0), strict=True):
-        regions, graph, _ = describe(image)
-        targets = edge_targets(graph, regions, cells)
-        wrong += int(((graph.edge_means(image) > 0.5) != targets)[targets >= 0].sum())
-        total += int((targets >= 0).sum())
-    found = re.search(r"by the mean probability along the edge: (.*) of (\d+) edges", capsys.readouterr().out)
-    assert found is not None
-    assert found.groups() == (f"{wrong / total:.2%}", str(total))
-
-
 def test_images_interior_and_labels(texture: Texture) -> None:
     truth = texture.truth
-    assert same(train("--truth-labels", truth="labels.tif"), grown(texture.probabilities, truth)[1])
-    with_raw = grown(texture.probabilities, truth_cells(truth > 0), as_fraction(noise(), ""))[1]
+    assert same(train("--truth-labels", truth="labels.tif"), grown(texture.probabilities, truth).forest)
+    with_raw = grown(texture.probabilities, truth_cells(truth > 0), as_fraction(noise(), "")).forest
     assert same(train("--image", "raw.tif"), with_raw)
     interior = (255 * (1 - texture.probabilities)).round().astype(np.uint8)
     write_stack(Path("interior.tif"), interior)
-    wanted = grown(1 - as_fraction(interior, ""), truth_cells(truth > 0))[1]
+    wanted = grown(1 - as_fraction(interior, ""), truth_cells(truth > 0)).forest
     assert same(train("--interior", name="interior.tif"), wanted)
 
 
@@ -115,10 +93,10 @@ def test_options_change_the_forest(texture: Texture) -> None:
     arguments = texture.probabilities, truth_cells(texture.truth > 0)
     plain = train()
     for words, wanted in (
-        ("--trees 5 --depth 3 --seed 2", grown(*arguments, trees=5, depth=3, seed=2)[1]),
+        ("--trees 5 --depth 3 --seed 2", grown(*arguments, trees=5, depth=3, seed=2).forest),
         (
             "--threshold 0.5 --seed-sigma 1.5",
-            grown(*arguments, superpixels=SuperpixelsConfig(threshold=0.5, seed_sigma=1.5))[1],
+            grown(*arguments, superpixels=SuperpixelsConfig(threshold=0.5, seed_sigma=1.5)).forest,
         ),
     ):
         forest = train(*words.split())
@@ -192,7 +170,7 @@ def test_a_full_disk_leaves_no_file(texture: Texture, fails: Fails, monkeypatch:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sfcnn.training.checkpoint, "save_file", half)
+        patch.setattr(sfcnn.io.state, "save_file", half)
         words = ("segment", "train-edges", "membrane.tif", "truth.tif", "--out", "edges.safetensors", *TREES)
         assert "No space left on device" in fails(*words)
     # The same by the system itself, whose error comes through safetensors.

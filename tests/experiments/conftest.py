@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from sfcnn.classification.config import ClassificationConfig, ImagesConfig, ModelConfig
 from sfcnn.experiments.orientations import EXPERIMENT as ORIENTATIONS
 from sfcnn.experiments.orientations import OrientationsConfig
-from sfcnn.experiments.sweep import Cell, Result, run_cells
-from sfcnn.training.checkpoint import read_state
-from sfcnn.training.config import ImagesConfig, ModelConfig, OptimizationConfig, TrainConfig
+from sfcnn.experiments.sweep import Result, SweepRun, run_sweep
+from sfcnn.io.state import read_state
+from sfcnn.train.config import OptimizationConfig
 
 #: A run of well under a second: two steps.
-TRAIN = TrainConfig(
+TRAIN = ClassificationConfig(
     model=ModelConfig(orientations=2, width=0.1, engine="direct"),
     images=ImagesConfig("digits-rot", train_images=40, validation_images=20),
     optimization=OptimizationConfig(epochs=1, batch_size=20),
@@ -27,13 +28,13 @@ def snapshot(directory: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-def weights(directory: Path, cell: Cell) -> dict[str, Any]:
-    """The weights that a cell has kept."""
-    return dict(read_state(directory / "cells" / cell.name / "best.safetensors")["model"])
+def weights(directory: Path, run: SweepRun) -> dict[str, Any]:
+    """The weights that a run has kept."""
+    return dict(read_state(run.directory(directory) / "best.safetensors")["model"])
 
 
 def small_result(place: dict[str, Any], **measured: Any) -> Result:
-    """What a cell leaves, as far as tables and figures look at it."""
+    """What a run leaves, as far as tables and figures look at it."""
     run = {"dataset": "some digits", "train_images": 1234, "epochs": 5, "parameters": 56789}
     return {**place, **measured, "run": run}
 
@@ -42,7 +43,7 @@ def small_result(place: dict[str, Any], **measured: Any) -> Result:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished sweep; not to be changed."""
     directory = tmp_path_factory.mktemp("sweep") / "done"
-    for _ in run_cells(ORIENTATIONS, ORIENTATIONS.cells(SETTINGS), directory, None):
+    for _ in run_sweep(ORIENTATIONS, ORIENTATIONS.runs(SETTINGS), directory):
         pass
     return directory
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.conftest import TRAIN, small_result
-from sfcnn.experiments.benchmark import PUBLISHED, VARIANTS, BenchmarkConfig, cells, draw, errors, table
-from sfcnn.training.config import ModelConfig
+from sfcnn.classification.config import ModelConfig
+from sfcnn.experiments.benchmark import PUBLISHED, VARIANTS, BenchmarkConfig, draw, errors, runs, table
 
 SETTINGS = BenchmarkConfig(seeds=(1, 0))
 RESULTS = [
@@ -23,14 +23,14 @@ RESULTS = [
 ]
 
 
-def test_the_cells_are_the_product_of_the_lists() -> None:
-    found = cells(BenchmarkConfig())
-    assert [(cell.place["seed"], cell.place["variant"]) for cell in found] == list(product(range(5), VARIANTS))
-    assert len({cell.name for cell in found}) == 15
-    for cell in found:
-        assert cell.name == f"{cell.place['variant']}-s{cell.train.seed}"
-        assert cell.train.model.network == "benchmark"
-        assert (cell.train.model.orientations, cell.train.model.kind) == (16, "steerable")
+def test_the_runs_are_the_product_of_the_lists() -> None:
+    found = runs(BenchmarkConfig())
+    assert [(run.place["seed"], run.place["variant"]) for run in found] == list(product(range(5), VARIANTS))
+    assert len({run.name for run in found}) == 15
+    for run in found:
+        assert run.name == f"{run.place['variant']}-s{run.train.seed}"
+        assert run.train.model.network == "benchmark"
+        assert (run.train.model.orientations, run.train.model.kind) == (16, "steerable")
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,9 @@ def test_the_cells_are_the_product_of_the_lists() -> None:
     [("he", "he", "none"), ("coeff", "coeff", "none"), ("coeff-augmented", "coeff", "continuous")],
 )
 def test_a_variant_sets_the_initial_weights_and_the_augmentation(variant: str, init: str, augmentation: str) -> None:
-    (cell,) = cells(BenchmarkConfig(variants=(variant,), seeds=(3,), test_images=5, train=TRAIN))
-    assert (cell.train.model.init, cell.train.images.augmentation, cell.train.seed) == (init, augmentation, 3)
-    assert (cell.train.model.width, cell.test) == (TRAIN.model.width, {"test_images": 5})
+    (run,) = runs(BenchmarkConfig(variants=(variant,), seeds=(3,), test_images=5, train=TRAIN))
+    assert (run.train.model.init, run.train.images.augmentation, run.train.seed) == (init, augmentation, 3)
+    assert (run.train.model.width, run.test) == (TRAIN.model.width, {"test_images": 5})
 
 
 def test_the_published_numbers_stand_beside_ours() -> None:

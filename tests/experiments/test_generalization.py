@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from experiments.conftest import TRAIN, small_result
-from sfcnn.data.augmentation import AUGMENTATIONS
+from sfcnn.classification.augmentation import AUGMENTATIONS
 from sfcnn.experiments.generalization import (
     EXPERIMENT,
     GeneralizationConfig,
-    cells,
     curves,
     draw,
+    runs,
     table,
 )
-from sfcnn.experiments.sweep import run_cells
-from sfcnn.training.config import KINDS
+from sfcnn.experiments.sweep import run_sweep
+from sfcnn.models.twins import KINDS
 
 TINY = GeneralizationConfig(
     kinds=("steerable", "plain-channels"),
@@ -33,28 +33,28 @@ TINY = GeneralizationConfig(
 )
 
 
-def test_the_cells_are_the_product_of_the_lists() -> None:
+def test_the_runs_are_the_product_of_the_lists() -> None:
     settings = GeneralizationConfig(kinds=KINDS, augmentations=AUGMENTATIONS, seeds=(0, 4))
-    found = cells(settings)
-    assert {(cell.train.seed, cell.train.images.augmentation, cell.train.model.kind) for cell in found} == set(
+    found = runs(settings)
+    assert {(run.train.seed, run.train.images.augmentation, run.train.model.kind) for run in found} == set(
         product((0, 4), AUGMENTATIONS, KINDS)
     )
-    assert len({cell.name for cell in found}) == len(found) == 2 * 4 * len(KINDS)
-    for cell in found:
-        assert cell.name == f"{cell.train.model.kind}-{cell.train.images.augmentation}-s{cell.train.seed}"
-        assert cell.test == {"angles": 72, "test_images": 0}
+    assert len({run.name for run in found}) == len(found) == 2 * 4 * len(KINDS)
+    for run in found:
+        assert run.name == f"{run.train.model.kind}-{run.train.images.augmentation}-s{run.train.seed}"
+        assert run.test == {"angles": 72, "test_images": 0}
 
 
 def test_by_default_the_paper_s_three_networks_and_four_augmentations() -> None:
-    found = cells(GeneralizationConfig())
-    assert {cell.train.model.kind for cell in found} == {"steerable", "plain-channels", "plain-parameters"}
-    assert {cell.train.images.augmentation for cell in found} == set(AUGMENTATIONS)
-    assert {cell.train.model.orientations for cell in found} == {16}
+    found = runs(GeneralizationConfig())
+    assert {run.train.model.kind for run in found} == {"steerable", "plain-channels", "plain-parameters"}
+    assert {run.train.images.augmentation for run in found} == set(AUGMENTATIONS)
+    assert {run.train.model.orientations for run in found} == {16}
 
 
 def test_quarter_turns_of_the_images_change_nothing_for_four_orientations(tmp_path: Path) -> None:
-    results = list(run_cells(EXPERIMENT, cells(TINY), tmp_path, None))
-    different = {result["cell"]: len(set(result["errors"])) for result in results}
+    results = list(run_sweep(EXPERIMENT, runs(TINY), tmp_path))
+    different = {result["name"]: len(set(result["errors"])) for result in results}
     assert different["steerable-none-s0"] == different["steerable-quarter-turns-s0"] == 1
     assert different["plain-channels-none-s0"] > 1
     for result in results:
@@ -132,6 +132,6 @@ def test_settings_that_make_no_sweep_are_refused(change: dict[str, object], mess
 
 def test_an_unknown_network_or_augmentation_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown kind 'round', choose one of"):
-        cells(replace(TINY, kinds=("round",)))
+        runs(replace(TINY, kinds=("round",)))
     with pytest.raises(ValueError, match="unknown augmentation 'flips', choose one of"):
-        cells(replace(TINY, augmentations=("flips",)))
+        runs(replace(TINY, augmentations=("flips",)))

@@ -1,4 +1,4 @@
-"""Figure 4 left: one cell for each seed, size and Λ, mean and deviation over seeds."""
+"""Figure 4 left: one run for each seed, size and Λ, mean and deviation over seeds."""
 
 from dataclasses import replace
 from itertools import product
@@ -8,38 +8,38 @@ import torch
 from torch import nn
 
 from experiments.conftest import SETTINGS, TRAIN, small_result
-from sfcnn.data.digits import Digits
+from sfcnn.classification.labelled import LabelledImages
 from sfcnn.experiments.orientations import EXPERIMENT as ORIENTATIONS
-from sfcnn.experiments.orientations import OrientationsConfig, cells, draw, errors, measure, table
+from sfcnn.experiments.orientations import OrientationsConfig, draw, errors, measure, runs, table
 
 FULL = OrientationsConfig()
 GRID = OrientationsConfig(orientations=(4, 1), train_images=(2000, 50), seeds=(3, 5))
 RESULTS = [
-    small_result(cell.place, test_error=100 / cell.place["orientations"] + cell.place["train_images"] / 100 + seed)
-    for cell, seed in zip(cells(GRID), (0, 0, 0, 0, 2, 2, 2, 2), strict=True)
+    small_result(run.place, test_error=100 / run.place["orientations"] + run.place["train_images"] / 100 + seed)
+    for run, seed in zip(runs(GRID), (0, 0, 0, 0, 2, 2, 2, 2), strict=True)
 ]
 
 
-def test_the_cells_are_the_product_of_the_lists() -> None:
-    found = cells(FULL)
-    assert {(cell.train.seed, cell.train.images.train_images, cell.train.model.orientations) for cell in found} == set(
+def test_the_runs_are_the_product_of_the_lists() -> None:
+    found = runs(FULL)
+    assert {(run.train.seed, run.train.images.train_images, run.train.model.orientations) for run in found} == set(
         product(FULL.seeds, FULL.train_images, FULL.orientations)
     )
     assert len(found) == 3 * 4 * 7
-    for cell in found:
-        assert cell.name == f"n{cell.place['train_images']}-L{cell.place['orientations']}-s{cell.place['seed']}"
-        assert cell.place == {
-            "orientations": cell.train.model.orientations,
-            "train_images": cell.train.images.train_images,
-            "seed": cell.train.seed,
+    for run in found:
+        assert run.name == f"n{run.place['train_images']}-L{run.place['orientations']}-s{run.place['seed']}"
+        assert run.place == {
+            "orientations": run.train.model.orientations,
+            "train_images": run.train.images.train_images,
+            "seed": run.train.seed,
         }
 
 
 def test_all_else_about_the_runs_is_as_asked() -> None:
-    for cell in cells(SETTINGS):
-        assert cell.train.optimization == TRAIN.optimization
-        assert (cell.train.model.width, cell.train.images.dataset) == (0.1, "digits-rot")
-        assert cell.test == {"test_images": 20}
+    for run in runs(SETTINGS):
+        assert run.train.optimization == TRAIN.optimization
+        assert (run.train.model.width, run.train.images.dataset) == (0.1, "digits-rot")
+        assert run.test == {"test_images": 20}
 
 
 def test_what_is_measured_is_the_error() -> None:
@@ -47,8 +47,8 @@ def test_what_is_measured_is_the_error() -> None:
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return nn.functional.one_hot(torch.full((len(images),), 9), 10).float()
 
-    digits = Digits(torch.rand(8, 1, 28, 28), torch.tensor([9, 9, 1, 2, 9, 9, 9, 9]))
-    assert measure(cells(SETTINGS)[0], Nine(), digits) == {"test_error": 25.0}
+    digits = LabelledImages(torch.rand(8, 1, 28, 28), torch.tensor([9, 9, 1, 2, 9, 9, 9, 9]))
+    assert measure(runs(SETTINGS)[0], Nine(), digits) == {"test_error": 25.0}
 
 
 def test_errors_are_sorted_by_size_and_orientations() -> None:

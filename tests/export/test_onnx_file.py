@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from sfcnn import GroupConv2d, LiftConv2d, OrientationPool, OrientationReadout
 from sfcnn.export import onnx_file, to_onnx
-from sfcnn.files import OutputExistsError
+from sfcnn.io.files import OutputExistsError
 from sfcnn.models import membrane_unet, mnist_baseline
 
 NETWORKS: dict[str, tuple[Any, tuple[int, ...], list[tuple[int, ...]], str, int]] = {

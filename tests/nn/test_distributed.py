@@ -11,6 +11,7 @@ from torch import nn
 from torch.multiprocessing.spawn import spawn
 
 from sfcnn import GroupConv2d, LiftConv2d, OrientationPool
+from sfcnn.train.distributed import leave_job
 
 IMAGES = 4
 
@@ -30,9 +31,9 @@ def gradients(net: nn.Module, images: torch.Tensor) -> list[torch.Tensor]:
 def worker(rank: int, port: int, images: torch.Tensor, directory: str) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=2)
-    net = nn.parallel.DistributedDataParallel(make_net())
-    torch.save(gradients(net, images.chunk(2)[rank]), Path(directory) / f"{rank}.pt")
-    dist.destroy_process_group()
+    found = gradients(nn.parallel.DistributedDataParallel(make_net()), images.chunk(2)[rank])
+    torch.save(found, Path(directory) / f"{rank}.pt")
+    leave_job()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,10 +14,6 @@ from sfcnn.ops import (
     PADDING_MODES,
     Geometry,
     Padding,
-    group_convolution,
-    lift_convolution,
-    prepare_group,
-    prepare_lift,
     resolve_engine,
     sample_atoms,
 )
@@ -31,12 +26,14 @@ def lift(
     images: Tensor, weight: Tensor, orientations: int, basis: BasisLike, geometry: Geometry, engine: str
 ) -> Tensor:
     atoms = sample_atoms(basis, geometry.kernel_size, orientations, images.dtype)
-    return lift_convolution(images, prepare_lift(weight, atoms, engine), atoms, geometry, engine=engine)
+    chosen = resolve_engine(engine)
+    return chosen.lift(images, chosen.lift_kernel(weight, atoms), atoms, None, geometry)
 
 
 def group(features: Tensor, weight: Tensor, basis: BasisLike, geometry: Geometry, engine: str) -> Tensor:
     atoms = sample_atoms(basis, geometry.kernel_size, features.shape[2], features.dtype)
-    return group_convolution(features, prepare_group(weight, atoms, engine), atoms, geometry, engine=engine)
+    chosen = resolve_engine(engine)
+    return chosen.group(features, chosen.group_kernel(weight, atoms), atoms, None, geometry)
 
 
 def convolve(maps: Tensor, filters: Tensor) -> Tensor:
@@ -193,39 +190,3 @@ def test_strided_inputs(engine: str) -> None:
     for view in views:
         expected = group(view.contiguous(), weight, "bandlimited", Geometry(3, padding=1), engine)
         torch.testing.assert_close(group(view, weight, "bandlimited", Geometry(3, padding=1), engine), expected)
-
-
-@pytest.mark.parametrize("mode", PADDING_MODES)
-def test_geometry_means_what_conv2d_means(mode: str) -> None:
-    geometry = Geometry(3, stride=2, padding=2, dilation=2, padding_mode=mode)
-    maps, filters = torch.randn(2, 3, 9, 10), torch.randn(4, 3, 3, 3)
-    reference = torch.nn.Conv2d(3, 4, 3, stride=2, padding=2, dilation=2, padding_mode=mode, bias=False)  # type: ignore[arg-type]
-    reference.weight.data.copy_(filters)
-    expected = reference(maps)
-    torch.testing.assert_close(geometry.correlate(maps, filters), expected)
-    assert expected.shape[-2:] == (geometry.output_size(9), geometry.output_size(10))
-    same = Geometry(3, padding="same", padding_mode=mode).correlate(maps, filters)
-    padded = F.pad(maps, (1,) * 4, mode="constant" if mode == "zeros" else mode)
-    torch.testing.assert_close(same, F.conv2d(padded, filters))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"stride": 0}, "stride must be a whole number of at least 1, got 0"),
-        ({"dilation": -1}, "dilation must be a whole number of at least 1, got -1"),
-        ({"stride": (1, 2)}, r"stride must be a whole number of at least 1, got \(1, 2\)"),
-        ({"padding": -1}, "padding must be a whole number ≥ 0, 'same' or 'valid', got -1"),
-        ({"padding": "full"}, "padding must be a whole number, 'same' or 'valid', got 'full'"),
-        ({"padding": "same", "stride": 2}, "padding='same' needs stride 1, got stride 2"),
-        ({"padding_mode": "mirror"}, r"unknown padding_mode 'mirror', choose one of \['zeros', 'reflect'"),
-    ],
-)
-def test_wrong_geometry_is_named(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Geometry(3, **options)  # type: ignore[arg-type]
-
-
-def test_an_unknown_engine_is_named() -> None:
-    with pytest.raises(ValueError, match=r"unknown engine 'quantum', choose one of \['atomic', 'direct', 'spectral'\]"):
-        resolve_engine("quantum")

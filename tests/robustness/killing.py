@@ -20,15 +20,16 @@ import numpy as np
 import tifffile
 import torch
 
-import sfcnn.data.stacks
-import sfcnn.files
-import sfcnn.training.checkpoint
-from sfcnn.data.stacks import write_stacks
-from sfcnn.files import new_file, remove_leftovers, write_json
-from sfcnn.training.checkpoint import Checkpoints, read_state, write_state
+import sfcnn.io.files
+import sfcnn.io.stacks
+import sfcnn.train.checkpoint
+from sfcnn.io.files import new_file, remove_leftovers, write_json
+from sfcnn.io.stacks import write_stacks
+from sfcnn.io.state import read_state, write_state
+from sfcnn.train.checkpoint import Checkpoints
 
 #: The modules before whose lines a process is killed.
-WRITERS = {str(module.__file__) for module in (sfcnn.files, sfcnn.training.checkpoint, sfcnn.data.stacks)}
+WRITERS = {str(module.__file__) for module in (sfcnn.io.files, sfcnn.train.checkpoint, sfcnn.io.stacks)}
 
 
 def state(number: int) -> dict[str, Any]:

@@ -13,24 +13,25 @@ import torch
 from hypothesis import given
 from PIL import Image
 
+from cells.test_forest import small_forest
 from robustness.harness import Answer, Contents, cases, command, contents, restore
-from segmentation.test_forest import small_forest
+from sfcnn.classification.config import ClassificationConfig
+from sfcnn.classification.network import build_network
 from sfcnn.cli import COMMANDS
-from sfcnn.data.membranes import synthetic_membranes
-from sfcnn.data.stacks import write_stack
-from sfcnn.training.checkpoint import write_state
-from sfcnn.training.config import TrainConfig
-from sfcnn.training.membrane_runs import MembraneConfig, build_unet
-from sfcnn.training.networks import build_network
-from sfcnn.training.settings import make_settings, write_settings
+from sfcnn.io.settings import make_settings, write_settings
+from sfcnn.io.stacks import write_stack
+from sfcnn.io.state import write_state
+from sfcnn.segmentation.config import SegmentationConfig
+from sfcnn.segmentation.network import build_network as build_unet
+from sfcnn.segmentation.synthetic import synthetic_membranes
 
 #: Right command lines, most of them of a fraction of a second, in the directory that `furnished` makes.
 RIGHT = tuple(
     line.split()
     for line in (
-        "predict run digit.png --out old.csv --overwrite --batch-size 2",
+        "classify predict run digit.png --out old.csv --overwrite --batch-size 2",
         "predict run digits --invert --out new.json",
-        "evaluate run --split validation --images 5 --angles 2 --batch-size 4 --out old.json --overwrite",
+        "classify evaluate run --split validation --images 5 --angles 2 --batch-size 4 --out old.json --overwrite",
         "filters --weights weights.pt --layer lift.weight --channel 0 1 --relative 0 --out pictures",
         "segment cells probabilities.tif --out old.tif --overwrite --beta 0.5 --solver kernighan-lin --threshold 0.3",
         "segment cells probabilities.tif --out new.tif --boundaries borders.tif --stack --across-weight 2 --interior",
@@ -39,7 +40,7 @@ RIGHT = tuple(
         "segment score probabilities.tif masks.tif --interior --out old.json --overwrite",
         "segment score labels.tif masks.tif --labels --overlay new.png --slice 1",
         "segment predict unet em.tif --out found --tile 24 --halo 8 --average none --no-cells",
-        "train --config settings.yaml --seed 3 --model.width 0.5 --optimization.batch_size 7 --out taken",
+        "classify train --config settings.yaml --seed 3 --model.width 0.5 --optimization.batch_size 7 --out taken",
         "train --images.dataset digits --model.kind plain-channels --resume --out taken",
         "segment train --images.source stack --images.path em.tif --images.masks masks.tif --steps 3 --out taken",
         "experiment orientations --quick --list --seeds [1,2] --orientations [4]",
@@ -104,14 +105,15 @@ def without_training(words: list[str]) -> list[str]:
 def furnished(workplace: Path) -> Contents:
     """A directory with a file of each kind, and old results; what is in it."""
     small: dict[str, Any] = {"width": 0.1, "orientations": 4, "engine": "direct"}
-    config = make_settings(TrainConfig, {"model": small, "images": {"dataset": "digits"}})
-    write_settings(Path("run/config.yaml"), config)
+    config = make_settings(ClassificationConfig, {"model": small, "images": {"dataset": "digits"}})
+    write_settings(Path("run/config.yaml"), config, task="classification")
     write_state(Path("run/best.safetensors"), {"model": build_network(config.model).state_dict()})
     unet = {"orientations": 2, "channels": 1, "levels": 2, "input_kernel_size": 3, "kernel_size": 3}
     crops = {"size": 16, "margin": 4}
-    membrane_config = make_settings(MembraneConfig, {"model": unet, "crops": crops})
-    write_settings(Path("unet/config.yaml"), membrane_config)
-    net = build_unet(membrane_config.model, membrane_config.crops.margin)
+    values = {"model": unet, "crops": crops, "images": {"classes": ["membranes"], "channels": 1}}
+    membrane_config = make_settings(SegmentationConfig, values)
+    write_settings(Path("unet/config.yaml"), membrane_config, task="segmentation")
+    net = build_unet(membrane_config)
     write_state(Path("unet/best.safetensors"), {"model": net.state_dict()})
     images, membranes = (maps.numpy() for maps in synthetic_membranes(2, 32, cell=10))
     write_stack(Path("em.tif"), (255 * images).astype(np.uint8))

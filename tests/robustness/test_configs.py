@@ -10,14 +10,14 @@ import yaml
 from hypothesis import given
 
 from robustness.harness import Answer, cases, command, contents, damaged, limits, plain_values, read_or_refuse
+from sfcnn.classification.config import ClassificationConfig
 from sfcnn.experiments import CONFIGS, EXPERIMENTS, load_experiment
-from sfcnn.training.config import TrainConfig
-from sfcnn.training.membrane_runs import MembraneConfig
-from sfcnn.training.settings import load_yaml, make_settings, read_settings
+from sfcnn.io.settings import load_yaml, make_settings, read_settings
+from sfcnn.segmentation.config import SegmentationConfig
 
 CONFIG_TYPES: tuple[type, ...] = (
-    TrainConfig,
-    MembraneConfig,
+    ClassificationConfig,
+    SegmentationConfig,
     *(load_experiment(name).settings for name in EXPERIMENTS),
 )
 FILES = [path.read_bytes() for path in sorted(CONFIGS.glob("*.yaml"))]
@@ -74,7 +74,7 @@ TRICKS = (
 
 
 @pytest.mark.parametrize("number", range(len(TRICKS)))
-@pytest.mark.parametrize("config", [TrainConfig, CONFIG_TYPES[2]])
+@pytest.mark.parametrize("config", [ClassificationConfig, CONFIG_TYPES[2]])
 def test_texts_that_are_more_than_they_seem(config: type, number: int, workplace: Path) -> None:
     path = workplace / "settings.yaml"
     path.write_text(TRICKS[number], encoding="utf-8", errors="surrogatepass")

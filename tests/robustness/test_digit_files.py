@@ -6,15 +6,13 @@ import zipfile
 from pathlib import Path
 
 import hypothesis.strategies as st
-import pytest
 import torch
 from hypothesis import given
 
-from data.conftest import amat_text, idx_bytes
+from classification.conftest import amat_text, idx_bytes
 from robustness.harness import cases, contents, damaged, read_or_refuse
-from sfcnn.data.amat import read_amat
-from sfcnn.data.idx import read_idx
-from sfcnn.data.mnist import ROT_ARCHIVE, ROT_FILES, read_mnist, read_mnist_rot
+from sfcnn.classification.digit_files import read_amat, read_idx
+from sfcnn.classification.digits import ROT_ARCHIVE, ROT_FILES, read_mnist, read_mnist_rot
 
 NUMBERS = idx_bytes(torch.arange(60, dtype=torch.uint8).view(3, 4, 5))
 PIXELS = (torch.arange(3 * 784) % 5).view(3, 784).double() / 4
@@ -37,11 +35,10 @@ ARCHIVE = pack({"a.amat": TEXT, "b.amat": TEXT})
 def test_idx(place: Path, content: bytes) -> None:
     path = place / "numbers.idx"
     path.write_bytes(content)
-    numbers = read_or_refuse(read_idx, path)
+    numbers = read_or_refuse(lambda path: read_idx(path, (3, 4, 5)), path)
     if numbers is not None:
         assert numbers.dtype == torch.uint8
-        assert 1 <= numbers.dim() <= 8
-        assert numbers.sum() >= 0  # all of them can be read
+        assert numbers.shape == (3, 4, 5)
 
 
 @cases(200)
@@ -49,7 +46,7 @@ def test_idx(place: Path, content: bytes) -> None:
 def test_idx_of_arbitrary_bytes(place: Path, content: bytes) -> None:
     path = place / "bytes.idx"
     path.write_bytes(content)
-    read_or_refuse(read_idx, path)
+    read_or_refuse(lambda path: read_idx(path, (3, 4, 5)), path)
 
 
 WORDS = st.sampled_from(
@@ -91,7 +88,7 @@ def changed_words(draw: st.DrawFn) -> bytes:
 def test_amat(place: Path, content: bytes) -> None:
     path = place / "digits.amat"
     path.write_bytes(content)
-    digits = read_or_refuse(read_amat, path)
+    digits = read_or_refuse(lambda path: read_amat(path, 3), path)
     if digits is not None:
         assert digits.images.shape == (len(digits.labels), 1, 28, 28)
         assert bool(((digits.images >= 0) & (digits.images <= 1)).all())
@@ -106,16 +103,6 @@ def test_archive(place: Path, content: bytes) -> None:
     digits = read_or_refuse(lambda path: read_amat(path, 3, member="b.amat"), path)
     if digits is not None:
         torch.testing.assert_close(digits.images.flatten(1), PIXELS.float(), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("packed", [True, False], ids=["archive", "text"])
-def test_blank_lines_without_end_are_refused(packed: bool, place: Path) -> None:
-    """Gigabytes of nothing, which an archive packs to megabytes, would take minutes to read."""
-    nothing = TEXT + "\n" * 1_000_000
-    path = place / "blank"
-    path.write_bytes(pack({"a.amat": nothing}) if packed else nothing.encode())
-    with pytest.raises(ValueError, match="more than 1,000 lines in a row are blank"):
-        read_amat(path, 3, member="a.amat" if packed else None)
 
 
 @st.composite

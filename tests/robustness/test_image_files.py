@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from robustness.harness import cases, damaged, limits, read_or_refuse
-from sfcnn.data.geometry import read_geometry
-from sfcnn.data.images import read_images
-from sfcnn.data.pairs import as_interior, read_pairs
-from sfcnn.data.stacks import as_fraction, read_image, read_labels, read_stack
+from sfcnn.io.images import read_images, read_pixels
+from sfcnn.io.pixelsize import read_pixel_size
+from sfcnn.io.stacks import as_fraction, read_image, read_labels, read_stack
+from sfcnn.segmentation.config import SlicesConfig
+from sfcnn.segmentation.data import as_interior, load_slices
 
 GREY = (np.add.outer(np.arange(12) ** 2, 7 * np.arange(15)) % 256).astype(np.uint8)
 COLOURS = np.stack([GREY, GREY[::-1], 255 - GREY], -1)
@@ -50,10 +51,13 @@ def test_pictures(place: Path, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(sorted(PICTURES)))
     path = place / "picture"
     path.write_bytes(data.draw(damaged(PICTURES[kind])))
-    images = read_or_refuse(lambda path: read_images([path]), path)
-    if images is not None:
-        assert images.shape == (1, 1, 28, 28)
-        assert bool(((images >= 0) & (images <= 1)).all())
+    channels = data.draw(st.sampled_from((0, 1, 3)))
+    pixels = read_or_refuse(lambda path: read_pixels(path, channels), path)
+    if pixels is not None:
+        assert pixels.dtype == np.float32
+        assert pixels.shape[-1] in ((1, 3) if channels == 0 else (channels,))
+        assert ((pixels >= 0) & (pixels <= 1)).all()
+        assert read_images([path]).shape == (1, 1, 28, 28)
 
 
 @cases(100)
@@ -76,8 +80,8 @@ def test_slices_of_a_folder(place: Path, data: st.DataObject) -> None:
     for part in ("images", "masks"):
         (folder / part).mkdir(parents=True, exist_ok=True)
         (folder / part / "a.png").write_bytes(damage if part == wrong else mask)
-    pairs = read_or_refuse(lambda path: read_pairs(folder), folder / wrong / "a.png")
-    assert pairs is None or pairs[0].image.shape == pairs[0].interior.shape
+    slices = read_or_refuse(lambda path: load_slices(SlicesConfig("pairs", str(folder))), folder)
+    assert slices is None or slices.images[0].shape[1:] == slices.masks[0].shape
 
 
 def tiff(stack: NDArray[Any], **options: Any) -> bytes:
@@ -116,7 +120,7 @@ def test_stacks(place: Path, data: st.DataObject) -> None:
     if stack is None:
         return
     with limits():
-        read_geometry(path)  # which refuses nothing
+        read_pixel_size(path)  # which refuses nothing
     assert stack.ndim == 3
     assert stack.size
     assert np.isfinite(stack).all()
@@ -138,4 +142,4 @@ def test_the_stacks_themselves_are_read(kind: str, place: Path) -> None:
 def test_the_pictures_themselves_are_read(kind: str, place: Path) -> None:
     path = place / "whole"
     path.write_bytes(PICTURES[kind])
-    assert read_images([path]).std() > 0.05
+    assert read_pixels(path).std() > 0.05

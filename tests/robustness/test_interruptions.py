@@ -15,7 +15,8 @@ import pytest
 from robustness.harness import Contents, command, contents, restore
 from robustness.killing import number_of
 from robustness.test_command_lines import furnished  # noqa: F401  (a fixture)
-from sfcnn.training.checkpoint import Checkpoints, read_state
+from sfcnn.io.state import read_state
+from sfcnn.train.checkpoint import Checkpoints
 
 TESTS = Path(__file__).parents[1]
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from robustness.harness import command, contents
-from sfcnn.training.config import TrainConfig
-from sfcnn.training.settings import make_settings, write_settings
+from sfcnn.classification.config import ClassificationConfig
+from sfcnn.io.settings import make_settings, write_settings
 
 
 class Bomb:
@@ -88,7 +88,7 @@ def test_nothing_in_a_file_is_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_settings(Path("run/config.yaml"), make_settings(TrainConfig, stopped))
+    write_settings(Path("run/config.yaml"), make_settings(ClassificationConfig, stopped), task="classification")
     path = Path(place_of_it)
     path.parent.mkdir(parents=True, exist_ok=True)
     bomb(path)
@@ -97,7 +97,7 @@ def test_nothing_in_a_file_is_run(
         answer = command(*line.split())
         assert not Path("exploded").exists()
         if "checkpoints" in place_of_it:  # a checkpoint that is none is passed over, and training starts anew
-            assert "000000001.safetensors is not a whole checkpoint" in answer.output
+            assert "000000001.safetensors is not a whole state" in answer.output
         else:
             assert answer.code == 2
             assert contents(tmp_path) == before

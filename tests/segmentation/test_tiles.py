@@ -1,6 +1,7 @@
 """Tiles give what the whole image gives."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from sfcnn.models import membrane_unet, plain_unet
 from sfcnn.models.unet import UNet
-from sfcnn.segmentation.tiles import largest_tile, pad_by_reflection, predict_image, predict_tiles, receptive_radius
+from sfcnn.segmentation.tiles import largest_tile, predict_image, predict_tiles, receptive_radius
 
 
 def small_net(crop: int = 0, **options: object) -> UNet:
@@ -93,14 +94,6 @@ def test_averaging_over_views_makes_a_plain_network_equivariant() -> None:
         assert not torch.allclose(act(predict_image(net, image)), predict_image(net, act(image)), atol=1e-4)
 
 
-def test_padding_reflects_as_far_as_needed() -> None:
-    row = torch.arange(4.0).expand(1, 4, 4)
-    assert pad_by_reflection(row, 5, 1)[0, 0].tolist() == [1, 2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1, 2]
-    assert pad_by_reflection(torch.ones(1, 1, 3), 2, 4).shape == (1, 8, 8)
-    reference = torch.nn.functional.pad(row, (2, 2, 2, 2), mode="reflect")
-    torch.testing.assert_close(pad_by_reflection(row, 2, 8), reference)
-
-
 def test_progress_reaches_the_end() -> None:
     done: list[float] = []
     predict_image(small_net(), torch.rand(1, 40, 40), tile=20, average="rotations", progress=done.append)
@@ -127,3 +120,21 @@ def test_more_memory_makes_larger_tiles(plain: bool) -> None:
     assert sides[0] == 64
     assert sides[2] + 2 * receptive_radius(net) == pytest.approx(2 * (sides[1] + 2 * receptive_radius(net)), abs=2)
     assert largest_tile(net, 1e9, halo=0) == sides[1] + 2 * receptive_radius(net)
+
+
+def test_the_halo_knows_dilation() -> None:
+    net = small_net()
+    middle = net.encoder[0][1].body[0][0]  # type: ignore[index]
+    before = receptive_radius(net)
+    middle.geometry = replace(middle.geometry, dilation=4)
+    assert receptive_radius(net) == before + 3
+    image = torch.rand(1, 150, 90)
+    whole = predict_tiles(net, image, tile=10**6)
+    torch.testing.assert_close(predict_tiles(net, image, tile=40), whole, rtol=0, atol=1e-5)
+
+
+def test_probabilities_of_several_classes_sum_to_one() -> None:
+    net = small_net(classes=3, in_channels=3)
+    found = predict_image(net, torch.rand(3, 30, 40), tile=20)
+    assert found.shape == (3, 30, 40)
+    torch.testing.assert_close(found.sum(0), torch.ones(30, 40))

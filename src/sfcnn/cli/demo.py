@@ -4,39 +4,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfcnn.training.settings import SettingsParser
+    from sfcnn.cli.settings_parser import SettingsParser
 
 
-def parser() -> "SettingsParser":
+def parser(prog: str) -> "SettingsParser":
     """Every setting of the experiment is an option."""
     from sfcnn.cli.experiment import sweep_parser
     from sfcnn.experiments import CONFIGS, load_experiment
 
-    return sweep_parser(
+    result = sweep_parser(
+        prog,
         load_experiment("generalization"),
-        CONFIGS / "demo.yaml",
-        "sfcnn demo",
         "Train a small steerable network and a plain CNN with as many parameters on upright digits, and test\n"
-        "both on digits rotated by 0°, 15° … 345°. A finished demo in the directory is shown again; an\n"
-        "interrupted one goes on.",
+        "both on digits rotated by 0°, 15° … 345°. The same command resumes an interrupted demo, and shows the\n"
+        "results of a finished one again.",
         (
-            "sfcnn demo",
-            "sfcnn demo --train.model.orientations 4 --train.optimization.epochs 2 --out small-demo",
-            "sfcnn evaluate demo-results/cells/steerable-none-s0",
+            prog,
+            f"{prog} --train.model.orientations 4 --train.optimization.epochs 2 --out small-demo",
+            "sfcnn classify evaluate demo-results/runs/steerable-none-s0",
         ),
-        Path("demo-results"),
+        defaults=CONFIGS / "demo.yaml",
     )
+    result.add_argument("--out", type=Path, default=Path("demo-results"), help="directory")
+    return result
 
 
-def run(arguments: Any) -> None:
+def run(prog: str, arguments: Any) -> None:
     """Train, test, print the table and write the results."""
+    from sfcnn.cli.console import make_console
     from sfcnn.cli.experiment import carry_out
-    from sfcnn.console import make_console
     from sfcnn.experiments import load_experiment
-    from sfcnn.training.settings import make_settings
+    from sfcnn.io.settings import make_settings
 
     values = arguments.as_dict()
     out, data, processes, _ = (values.pop(name) for name in ("out", "data", "processes", "config"))
     experiment = load_experiment("generalization")
-    settings = make_settings(experiment.settings, values)
-    carry_out(experiment, settings, make_console(), out, data, processes)
+    carry_out(experiment, make_settings(experiment.settings, values), make_console(), out, data, processes)

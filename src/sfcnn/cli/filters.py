@@ -8,19 +8,20 @@ from sfcnn.cli.parser import Parser
 _MOST_PICTURES = 360  # of one filter; each is a picture
 
 
-def parser() -> Parser:
+def parser(prog: str) -> Parser:
     """Options of `sfcnn filters`."""
     parser = Parser(
-        "sfcnn filters",
+        prog,
         description="Draw the table of atoms (the paper's figure 2) and a random or learned filter, rotated.",
         examples=(
-            "sfcnn filters --basis paper --kernel-size 9",
-            "sfcnn filters --weights runs/small/best.safetensors --layer features.1.0.weight --out pictures",
-            "sfcnn filters --weights run/best.safetensors",
+            f"{prog} --basis paper --kernel-size 9",
+            f"{prog} --weights runs/small/best.safetensors --layer features.1.0.weight --out pictures",
+            f"{prog} --weights run/best.safetensors",
         ),
     )
     parser.add_argument(
-        "--basis", default="bandlimited", help="preset of atoms: bandlimited (default), averaged or paper"
+        "--basis",
+        help="preset of atoms: bandlimited (default), averaged or paper; only for weights that do not name theirs",
     )
     parser.add_argument("--kernel-size", type=int, help="side of the grid, odd (default 9, or what the weights have)")
     parser.add_argument("--orientations", type=int, help="number of rotations to draw (default 16, or the weights')")
@@ -40,14 +41,14 @@ def parser() -> Parser:
     return parser
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(prog: str, arguments: argparse.Namespace) -> None:
     """Draw and write both pictures."""
     import torch
 
-    from sfcnn.files import check_output
     from sfcnn.harmonics import resolve_basis
+    from sfcnn.io.files import check_output
     from sfcnn.pictures import atoms_table, save_figure, steered_filter
-    from sfcnn.training.task import check_seed
+    from sfcnn.randomness import check_seed
     from sfcnn.weights import learned_filter, load_weights
 
     check_seed(arguments.seed)
@@ -55,22 +56,22 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--orientations must be at most {_MOST_PICTURES}, got {arguments.orientations}")
     if arguments.weights is None:
         kernel_size, orientations = arguments.kernel_size or 9, arguments.orientations or 16
-        basis = resolve_basis(arguments.basis, kernel_size)
+        basis = resolve_basis(arguments.basis or "bandlimited", kernel_size)
         weight = torch.randn(basis.size, generator=torch.Generator().manual_seed(arguments.seed))
         title = f"A random filter (seed {arguments.seed}) at {orientations} orientations"
     else:
         output, inputs = arguments.channel
         state = load_weights(arguments.weights)
         learned = learned_filter(state, arguments.basis, arguments.layer, output, inputs, arguments.relative)
-        weight, kernel_size = learned.weight, arguments.kernel_size or learned.kernel_size
+        weight, basis, kernel_size = learned.weight, learned.basis, arguments.kernel_size or learned.kernel_size
         orientations = arguments.orientations or learned.orientations or 16
         title = f"{learned.name}, output channel {output}, input channel {inputs}"
     atoms_path, filter_path = arguments.out / "atoms.png", arguments.out / "filter.png"
     for path in (atoms_path, filter_path):
         check_output(path, overwrite=arguments.overwrite)
     pictures = (
-        (atoms_path, atoms_table(arguments.basis, kernel_size)),
-        (filter_path, steered_filter(weight, arguments.basis, kernel_size, orientations, title)),
+        (atoms_path, atoms_table(basis, kernel_size)),
+        (filter_path, steered_filter(weight, basis, kernel_size, orientations, title)),
     )
     for path, figure in pictures:
         save_figure(figure, path, overwrite=arguments.overwrite)

@@ -2,7 +2,10 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
+
+from sfcnn.devices import DEVICES
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,3 +36,20 @@ class Parser(argparse.ArgumentParser):
         """Print the mistake and where to read more, and stop."""
         text = " ".join(message.splitlines())  # words that were typed may have line breaks in them
         self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
+
+
+def add_device(parser: Any) -> None:
+    """Add the option of every command that computes with a network."""
+    parser.add_argument(
+        "--device", choices=DEVICES, default="auto", help="where to compute: auto (default), cpu, cuda or mps"
+    )
+
+
+def add_data(parser: Any) -> None:
+    """Add the option of every command that reads data sets."""
+    parser.add_argument("--data", type=Path, metavar="DIR", help="directory of the data files (default: SFCNN_DATA)")
+
+
+def add_overwrite(parser: Any) -> None:
+    """Add the option of every command that writes files."""
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")

@@ -1,8 +1,14 @@
 """Tables that more than one command prints."""
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from sfcnn.classification.evaluate import ClassScore
 
 
 def error_table(degrees: Sequence[float], errors: Mapping[str, Sequence[float]], title: str | None = None) -> Table:
@@ -13,4 +19,16 @@ def error_table(degrees: Sequence[float], errors: Mapping[str, Sequence[float]],
     table.add_section()
     table.add_row("mean", *(f"{sum(curve) / len(curve):.1f}" for curve in errors.values()))
     table.add_row("worst", *(f"{max(curve):.1f}" for curve in errors.values()))
+    return table
+
+
+def class_table(scores: Sequence["ClassScore"]) -> Table:
+    """How well each class is recognised, in per cent; a dash where nothing was counted."""
+    table = Table("class")
+    for column in ("images", "error (%)", "precision (%)", "recall (%)"):
+        table.add_column(column, justify="right")
+    for score in scores:
+        numbers = (score.error, score.precision, score.recall)
+        shown = ("–" if math.isnan(number) else f"{number:.1f}" for number in numbers)
+        table.add_row(Text(score.name), f"{score.images:,}", *shown)  # a name may look like rich's markup
     return table

@@ -1,4 +1,4 @@
-"""What all commands that train have in common: settings as options, a directory, going on, a bar, a clean stop."""
+"""What all commands that train have in common: settings as options, a directory, resuming, a bar, a clean stop."""
 
 import argparse
 import signal
@@ -7,25 +7,29 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sfcnn.cli.parser import add_data, add_device
+
 if TYPE_CHECKING:
-    from sfcnn.training.runs import RunResult
-    from sfcnn.training.settings import SettingsParser
+    from sfcnn.cli.settings_parser import SettingsParser
+    from sfcnn.train.run import RunResult
 
 
 def training_parser(prog: str, config: type, description: str, examples: Sequence[str]) -> "SettingsParser":
     """A parser with an option for every field of the dataclass `config`, and those of a run."""
-    from sfcnn.training.settings import SettingsParser
+    from sfcnn.cli.settings_parser import SettingsParser
 
     parser = SettingsParser(
         prog,
+        config,
         f"{description}\n"
         f"On several processes or machines: torchrun --nproc-per-node=2 -m {prog} …, or accelerate launch.",
         examples,
+        first=_resumed_settings,
     )
-    parser.add_settings(config, first=_resumed_settings)
     parser.add_argument("--out", type=Path, help="directory of the run")
-    parser.add_argument("--data", type=Path, help="directory of the data files (default: SFCNN_DATA)")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out, if there is one")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out, if there is one")
+    add_data(parser)
+    add_device(parser)
     return parser
 
 
@@ -68,32 +72,39 @@ def _stoppable(say: Callable[[], None]) -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def run_training(
-    prog: str, arguments: Any, config: type, start: Callable[[Any, Path | None], Callable[..., "RunResult"]]
-) -> None:
-    """Train, or go on. `start` reads the data that settings name, and returns what trains on them."""
-    from sfcnn.console import make_console
-    from sfcnn.training.display import RunDisplay
-    from sfcnn.training.distributed import is_first_process
-    from sfcnn.training.runs import check_run
-    from sfcnn.training.settings import make_settings
+def run_training(prog: str, arguments: Any, config: type, train: Callable[..., "RunResult"]) -> None:
+    """Train, or continue a run. `train` is the function of a product that takes settings and a directory."""
+    from sfcnn.cli.console import make_console
+    from sfcnn.io.settings import make_settings
+    from sfcnn.train.display import RunDisplay
+    from sfcnn.train.distributed import is_first_process, leave_job
+    from sfcnn.train.run import check_directory
 
     values = arguments.as_dict()
-    out, data, resume, _ = (values.pop(name) for name in ("out", "data", "resume", "config"))
+    names = ("out", "data", "resume", "device", "config", "task")
+    out, data, resume, device, _, _ = (values.pop(name) for name in names)
     if out is None:
         raise ValueError("where to? Name a directory for the run with --out")
     settings: Any = make_settings(config, values)
-    check_run(out, settings, resume=resume)
-    train = start(settings, data)
+    check_directory(out, resume=resume)
     console = make_console(quiet=not is_first_process())
     display = RunDisplay(console, settings.optimization.epochs)
     with (
-        _stoppable(lambda: console.print(f"stopped; to go on: {prog} --out {out} --resume")),
+        _stoppable(lambda: console.print(f"stopped; to resume: {prog} --out {out} --resume")),
         closing(display.open()),
     ):
-        result = train(out, resume=resume, observers=[display], warn=lambda text: console.print(text))
+        result = train(
+            settings,
+            out,
+            data=data,
+            device=device,
+            resume=resume,
+            observers=[display],
+            warn=lambda text: console.print(text),
+        )
     console.print(
         f"best validation error {result.validation_error:.2f} % at epoch {result.best_epoch} "
         f"({result.validation_images:,} images of {result.dataset}); {result.parameters:,} parameters",
     )
     console.print(f"wrote {out}")
+    leave_job()

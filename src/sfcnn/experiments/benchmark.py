@@ -4,10 +4,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sfcnn.experiments.digits import on_test_images, train_digits
+from sfcnn.classification.config import ClassificationConfig, ModelConfig
+from sfcnn.experiments.common import on_test_images, train_digits
 from sfcnn.experiments.orientations import measure
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_text
-from sfcnn.training.config import ModelConfig, TrainConfig
+from sfcnn.experiments.sweep import Experiment, Result, SweepRun, Table, check_settings, mean_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,9 @@ class BenchmarkConfig:
     variants: tuple[str, ...] = tuple(VARIANTS)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     test_images: int = 0
-    train: TrainConfig = field(default_factory=lambda: TrainConfig(model=ModelConfig(network="benchmark")))
+    train: ClassificationConfig = field(
+        default_factory=lambda: ClassificationConfig(model=ModelConfig(network="benchmark"))
+    )
 
     def __post_init__(self) -> None:
         """Check the choices, and that every list and number makes sense."""
@@ -57,7 +59,7 @@ class BenchmarkConfig:
                 raise ValueError(f"unknown variant {variant!r}, choose one of {list(VARIANTS)}")
 
 
-def cells(settings: BenchmarkConfig) -> list[Cell]:
+def runs(settings: BenchmarkConfig) -> list[SweepRun]:
     """One run for each seed and variant."""
     found = []
     for seed in settings.seeds:
@@ -70,7 +72,7 @@ def cells(settings: BenchmarkConfig) -> list[Cell]:
                 seed=seed,
             )
             place = {"variant": variant, "seed": seed}
-            found.append(Cell(f"{variant}-s{seed}", place, train, {"test_images": settings.test_images}))
+            found.append(SweepRun(f"{variant}-s{seed}", place, train, {"test_images": settings.test_images}))
     return found
 
 
@@ -96,19 +98,11 @@ def table(settings: BenchmarkConfig, results: list[Result]) -> Table:
 
 def draw(settings: BenchmarkConfig, results: list[Result], directory: object) -> "Figure":
     """One column of points per variant, its mean marked."""
-    from sfcnn.pictures import error_points
+    from sfcnn.experiments.figures import error_points
 
     run = results[0]["run"]
     points = {VARIANTS[variant][2]: values for variant, values in errors(results).items()}
     return error_points(points, f"{run['dataset']}, {run['train_images']:,} training images, {run['epochs']} epochs")
 
 
-EXPERIMENT = Experiment(
-    "benchmark",
-    BenchmarkConfig,
-    cells,
-    train_digits,
-    on_test_images(measure),
-    table,
-    draw,
-)
+EXPERIMENT = Experiment("benchmark", BenchmarkConfig, runs, train_digits, on_test_images(measure), table, draw)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from sfcnn.data.digits import Digits
-from sfcnn.evaluation import errors_by_angle, even_degrees
-from sfcnn.experiments.digits import on_test_images, train_digits
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation
-from sfcnn.training.config import TrainConfig
+from sfcnn.classification.config import ClassificationConfig
+from sfcnn.classification.evaluate import errors_by_angle, even_degrees
+from sfcnn.classification.labelled import LabelledImages
+from sfcnn.experiments.common import on_test_images, train_digits
+from sfcnn.experiments.sweep import Experiment, Result, SweepRun, Table, check_settings, mean_and_deviation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ class GeneralizationConfig:
     seeds: tuple[int, ...] = (0,)
     angles: int = 72
     test_images: int = 0
-    train: TrainConfig = field(default_factory=TrainConfig)
+    train: ClassificationConfig = field(default_factory=ClassificationConfig)
 
     def __post_init__(self) -> None:
         """Check that every list and number makes sense."""
@@ -50,7 +50,7 @@ class GeneralizationConfig:
         even_degrees(self.angles)
 
 
-def cells(settings: GeneralizationConfig) -> list[Cell]:
+def runs(settings: GeneralizationConfig) -> list[SweepRun]:
     """One run for each seed, augmentation and network."""
     found = []
     test = {"angles": settings.angles, "test_images": settings.test_images}
@@ -64,14 +64,14 @@ def cells(settings: GeneralizationConfig) -> list[Cell]:
                     seed=seed,
                 )
                 place = {"kind": kind, "augmentation": augmentation, "seed": seed}
-                found.append(Cell(f"{kind}-{augmentation}-s{seed}", place, train, test))
+                found.append(SweepRun(f"{kind}-{augmentation}-s{seed}", place, train, test))
     return found
 
 
-def measure(cell: Cell, net: nn.Module, test: Digits) -> Result:
+def measure(run: SweepRun, net: nn.Module, test: LabelledImages) -> Result:
     """The error on the test images at each angle."""
-    angles = even_degrees(cell.test["angles"])
-    errors = list(errors_by_angle(net, test, angles, mode=cell.train.images.resampling))
+    angles = even_degrees(run.test["angles"])
+    errors = list(errors_by_angle(net, test, angles, mode=run.train.images.resampling))
     return {"angles": list(angles), "errors": errors}
 
 
@@ -109,7 +109,7 @@ def table(settings: GeneralizationConfig, results: list[Result]) -> Table:
 
 def draw(settings: GeneralizationConfig, results: list[Result], directory: object) -> "Figure":
     """One panel per network, one line per augmentation, over the angle."""
-    from sfcnn.pictures import error_panels
+    from sfcnn.experiments.figures import error_panels
 
     panels: dict[str, dict[str, list[float]]] = defaultdict(dict)
     for (kind, augmentation), errors in curves(results).items():
@@ -120,11 +120,5 @@ def draw(settings: GeneralizationConfig, results: list[Result], directory: objec
 
 
 EXPERIMENT = Experiment(
-    "generalization",
-    GeneralizationConfig,
-    cells,
-    train_digits,
-    on_test_images(measure),
-    table,
-    draw,
+    "generalization", GeneralizationConfig, runs, train_digits, on_test_images(measure), table, draw
 )

@@ -1,8 +1,8 @@
 """Cells in electron microscope images: SFCNN against plain U-Nets, before and after multicut (§4.2, table 2).
 
-The challenge scores hidden labels. Here groups of the labelled slices are held out in turn (k-fold), and the networks
-and the forest of the multicut learn from the others. A cell's directory has images.tif, truth.tif, membranes.tif and
-cells.tif of the slices that were held out.
+The challenge scores hidden labels. Here groups of the labelled slices are held out in turn (k-fold) and scored. Of the
+other slices some choose the epoch whose weights are kept; from the rest learn the networks, β and the forest of the
+multicut. The directory of a run has images.tif, truth.tif, membranes.tif and cells.tif of the slices that are scored.
 """
 
 from collections import defaultdict
@@ -15,25 +15,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sfcnn.data.stacks import as_fraction, read_labels, read_stack, write_labels, write_stack
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation, mean_text
-from sfcnn.models.unet import UNet
-from sfcnn.segmentation.cells import CellsConfig, describe
-from sfcnn.segmentation.cells import cells as find_cells
-from sfcnn.segmentation.forest import Forest, ForestConfig, edge_targets, grow_forest
-from sfcnn.segmentation.scoring import StackScores, score_labels, score_probabilities, truth_cells
-from sfcnn.segmentation.tiles import predict_image
-from sfcnn.segmentation.tuning import choose_beta
-from sfcnn.training.loop import Observer
-from sfcnn.training.membrane_runs import (
-    MembraneConfig,
-    SlicesConfig,
-    load_membrane_run,
-    load_slices,
-    prepare,
-    train_membranes,
-)
-from sfcnn.training.runs import RunResult
+from sfcnn.cells import CellsConfig, Forest, ForestConfig, StackScores, choose_beta, find_cells, learn_forest
+from sfcnn.cells.forest import OneKindOfEdgeError
+from sfcnn.cells.scoring import score_labels, score_probabilities, truth_cells
+from sfcnn.experiments.sweep import Experiment, Result, SweepRun, Table, check_settings, mean_and_deviation, mean_text
+from sfcnn.io.stacks import as_fraction, read_labels, read_stack, write_labels, write_stack
+from sfcnn.segmentation import SegmentationConfig, SlicesConfig, load, load_slices
+from sfcnn.segmentation import train as train_segmentation
+from sfcnn.train.loop import Observer
+from sfcnn.train.run import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +50,8 @@ class IsbiConfig:
 
     Args:
         kinds: of networks, see model.kind
-        folds: which groups of `images.validation` slices in a row to hold out in turn: 1 for the first, and so on
+        folds: which groups of `images.test` slices in a row to score in turn: 1 for the first, and so on; the
+            `images.validation` slices before a group choose the epoch, or those after it where there are too few
         seeds: of the runs
         epochs: of single kinds of networks, if not train.optimization.epochs
         trees: of the forest
@@ -72,8 +63,8 @@ class IsbiConfig:
     seeds: tuple[int, ...] = (0,)
     epochs: dict[str, int] = field(default_factory=dict)
     trees: int = 200
-    train: MembraneConfig = field(
-        default_factory=lambda: MembraneConfig(images=SlicesConfig(source="isbi", validation=5))
+    train: SegmentationConfig = field(
+        default_factory=lambda: SegmentationConfig(images=SlicesConfig(source="isbi", validation=3, test=5))
     )
 
     def __post_init__(self) -> None:
@@ -84,85 +75,88 @@ class IsbiConfig:
                 raise ValueError(f"epochs are for {kind!r}, expected one of the kinds {list(self.kinds)}")
         if min(self.folds) < 1:
             raise ValueError(f"folds are counted from 1, got {list(self.folds)}")
+        if self.train.images.test < 1:
+            raise ValueError(
+                f"train.images.test, the slices of a fold, must be at least 1, got {self.train.images.test}"
+            )
         ForestConfig(trees=self.trees)
 
 
-def cells(settings: IsbiConfig) -> list[Cell]:
+def runs(settings: IsbiConfig) -> list[SweepRun]:
     """One run for each seed, group of slices and network."""
     found = []
     train = settings.train
     for seed in settings.seeds:
         for fold in settings.folds:
-            count = train.images.validation
-            first = (fold - 1) * count + 1
+            images = held_out(train.images, fold)
+            last = images.test_from + images.test - 1
             for kind in settings.kinds:
+                epochs = settings.epochs.get(kind, train.optimization.epochs)
                 config = replace(
                     train,
                     model=replace(train.model, kind=kind),
-                    images=replace(train.images, validation_from=first),
-                    optimization=replace(
-                        train.optimization, epochs=settings.epochs.get(kind, train.optimization.epochs)
-                    ),
+                    images=images,
+                    optimization=replace(train.optimization, epochs=epochs),
                     seed=seed,
                 )
-                name = f"{kind}-slices{first}-{first + count - 1}-s{seed}"
+                name = f"{kind}-slices{images.test_from}-{last}-s{seed}"
                 place = {"kind": kind, "fold": fold, "seed": seed}
-                found.append(Cell(name, place, config, {"trees": settings.trees}))
+                found.append(SweepRun(name, place, config, {"trees": settings.trees}))
     return found
 
 
-def train(cell: Cell, directory: Path, data: Path | None, observers: Sequence[Observer]) -> RunResult:
-    """Train the network of a cell, or go on with it."""
-    return train_membranes(
-        cell.train, load_slices(cell.train.images, data), directory, resume=True, observers=observers
-    )
+def held_out(images: SlicesConfig, fold: int) -> SlicesConfig:
+    """The slices of a fold: its group is scored, and never the one that chooses the epoch."""
+    first = (fold - 1) * images.test + 1
+    before = first - images.validation
+    return replace(images, test_from=first, validation_from=before if before > 0 else first + images.test)
 
 
-def measure(cell: Cell, directory: Path, data: Path | None) -> Result:
-    """V_rand and V_info of the slices held out, by each of the `METHODS`, and of their pixels."""
-    config, net = load_membrane_run(directory)
-    slices = load_slices(config.images, data)
-    train, held_out = config.images.split(len(slices.images))
-    images = np.stack([image.numpy() for image in slices.images])
-    truth = truth_cells(~np.stack([membrane.numpy() for membrane in slices.membranes]))
-    membranes = predict_slices(config, net, images)
-    forest = learn_edges(membranes[train], images[train], truth[train], cell.test["trees"])
-    beta = choose_beta(membranes[train], truth[train])
-    learned = find_cells(membranes[held_out], None, forest, images[held_out])
+def train(run: SweepRun, directory: Path, data: Path | None, observers: Sequence[Observer]) -> RunResult:
+    """Train the network of a run, or resume it."""
+    return train_segmentation(run.train, directory, data=data, resume=True, observers=observers)
+
+
+def measure(run: SweepRun, directory: Path, data: Path | None) -> Result:
+    """V_rand and V_info of the slices held out, by each of the `METHODS`, and scores of their pixels."""
+    slices = load_slices(run.train.images, data)
+    learned, chosen, scored = run.train.images.split(len(slices.images))
+    images = np.stack([image[0].numpy() for image in slices.images])  # (C, H, W) each, of which C = 1
+    truth = truth_cells(np.stack([mask.numpy() == 0 for mask in slices.masks]))
+    membranes = load(directory).predict(images)
+    forest = _learn_forest(membranes[learned], truth[learned], images[learned], run.test["trees"])
+    beta = choose_beta(membranes[learned], truth[learned])
+    found = find_cells(membranes[scored], None, forest, images[scored])
     scores = {
-        "threshold": score_probabilities(1 - membranes[held_out], truth[held_out]),
-        "multicut": score_labels(find_cells(membranes[held_out]), truth[held_out]),
-        "beta": score_labels(find_cells(membranes[held_out], CellsConfig(beta=beta)), truth[held_out]),
-        "forest": score_labels(learned, truth[held_out]),
+        "threshold": score_probabilities(1 - membranes[scored], truth[scored]),
+        "multicut": score_labels(find_cells(membranes[scored]), truth[scored]),
+        "beta": score_labels(find_cells(membranes[scored], CellsConfig(beta=beta)), truth[scored]),
+        "forest": score_labels(found, truth[scored]),
     }
     for name, stack in (("images", images), ("membranes", membranes)):
-        write_stack(directory / f"{name}.tif", stack[held_out].astype(np.float32), overwrite=True)
-    for name, labels in (("truth", truth[held_out]), ("cells", learned)):
+        write_stack(directory / f"{name}.tif", stack[scored].astype(np.float32), overwrite=True)
+    for name, labels in (("truth", truth[scored]), ("cells", found)):
         write_labels(directory / f"{name}.tif", labels, overwrite=True)
     if forest is not None:
         forest.save(directory / "edges.safetensors")
-    return {"slices": [index + 1 for index in held_out], "beta": beta, **_shown(scores)}
+    parts = {"train": learned, "validation": chosen, "test": scored}
+    return {
+        "slices": {name: [index + 1 for index in part] for name, part in parts.items()},
+        "steps": run.train.optimization.epochs * run.train.steps,
+        "threads": torch.get_num_threads(),
+        "beta": beta,
+        **_shown(scores),
+    }
 
 
-def predict_slices(config: MembraneConfig, net: UNet, images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Probabilities of membrane (Z, H, W) of slices (Z, H, W)."""
-    prepared = (prepare(config.images, torch.from_numpy(image)) for image in images)
-    return np.stack([predict_image(net, image[None], margin=config.crops.margin)[0].numpy() for image in prepared])
-
-
-def learn_edges(
-    membranes: NDArray[np.float32], images: NDArray[np.float32], truth: NDArray[np.int64], trees: int
+def _learn_forest(
+    membranes: NDArray[np.float32], truth: NDArray[np.int64], images: NDArray[np.float32], trees: int
 ) -> Forest | None:
-    """A forest that tells borders between superpixels, from slices whose cells are known.
-
-    None if all superpixels touch others of the same kind only, as those of a network that has hardly learned may.
-    """
-    examples = []
-    for probabilities, image, labels in zip(membranes, images, truth, strict=True):
-        regions, graph, features = describe(probabilities, raw=image)
-        examples.append((features, edge_targets(graph, regions, labels)))
-    kinds = {int(target) for _, targets in examples for target in np.unique(targets)}
-    return grow_forest(examples, ForestConfig(trees=trees)) if kinds >= {0, 1} else None
+    """None if there are edges of one kind only, as there may be with a network that has hardly learned."""
+    try:
+        return learn_forest(membranes, truth, images, settings=ForestConfig(trees=trees)).forest
+    except OneKindOfEdgeError:
+        return None
 
 
 def _shown(scores: dict[str, StackScores]) -> Result:
@@ -196,11 +190,12 @@ def table(settings: IsbiConfig, results: list[Result]) -> Table:
         for method, name in METHODS.items():
             scores = [[run["scores"][method][score]["best"] for run in runs] for score in ("v_rand", "v_info")]
             minutes = mean_and_deviation([run["run"]["seconds"] / 60 for run in runs])[0]
-            trained = [f"{runs[0]['run']['parameters']:,}", f"{runs[0]['run']['epochs']}", f"{minutes:.0f}"]
+            threads = ", ".join(sorted({f"{run['threads']}" for run in runs}))
+            trained = [f"{runs[0]['run']['parameters']:,}", f"{runs[0]['steps']:,}", threads, f"{minutes:.0f}"]
             rows.append([_NAMES[kind], name, *(mean_text(values, 4) for values in scores), *trained])
-    columns = ["network", "cells by", "V_rand", "V_info", "parameters", "epochs", "minutes"]
-    slices = sorted({number for result in results for number in result["slices"]})
-    return Table(f"{results[0]['run']['dataset']}, held out: slices {_ranges(slices)}", columns, rows)
+    columns = ["network", "cells by", "V_rand", "V_info", "parameters", "steps", "threads", "minutes"]
+    slices = sorted({number for result in results for number in result["slices"]["test"]})
+    return Table(f"{results[0]['run']['dataset']}, scored on slices {_ranges(slices)}", columns, rows)
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -219,13 +214,13 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def draw(settings: IsbiConfig, results: list[Result], directory: Path) -> "Figure":
-    """The last slice held out first: image, true cells, membranes, cells and mistakes, one row per network."""
-    from sfcnn.pictures import segmentation_rows
-    from sfcnn.segmentation.overlay import overlay
+    """The last slice of the first group: image, true cells, membranes, cells and mistakes, one row per network."""
+    from sfcnn.cells.overlay import overlay
+    from sfcnn.experiments.figures import segmentation_rows
 
     rows: dict[str, dict[str, NDArray[Any]]] = {}
     for kind, runs in _by_kind(results).items():
-        files = directory / "cells" / runs[0]["cell"]
+        files = directory / "runs" / runs[0]["name"]
         image = as_fraction(read_stack(files / "images.tif"), "images.tif")[-1]
         truth, found = (read_labels(files / f"{name}.tif")[-1] for name in ("truth", "cells"))
         membranes = read_stack(files / "membranes.tif")[-1]
@@ -236,16 +231,8 @@ def draw(settings: IsbiConfig, results: list[Result], directory: Path) -> "Figur
             "cells": found,
             "mistakes": overlay(image, found, truth),
         }
-    number = _by_kind(results)[settings.kinds[0]][0]["slices"][-1]
+    number = _by_kind(results)[settings.kinds[0]][0]["slices"]["test"][-1]
     return segmentation_rows(rows, f"{results[0]['run']['dataset']}, slice {number}, not seen in training")
 
 
-EXPERIMENT = Experiment(
-    "isbi",
-    IsbiConfig,
-    cells,
-    train,
-    measure,
-    table,
-    draw,
-)
+EXPERIMENT = Experiment("isbi", IsbiConfig, runs, train, measure, table, draw)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from sfcnn.data.digits import Digits
-from sfcnn.evaluation import error_rate
-from sfcnn.experiments.digits import on_test_images, train_digits
-from sfcnn.experiments.sweep import Cell, Experiment, Result, Table, check_settings, mean_and_deviation, mean_text
-from sfcnn.training.config import TrainConfig
+from sfcnn.classification.config import ClassificationConfig
+from sfcnn.classification.evaluate import error_rate
+from sfcnn.classification.labelled import LabelledImages
+from sfcnn.experiments.common import on_test_images, train_digits
+from sfcnn.experiments.sweep import Experiment, Result, SweepRun, Table, check_settings, mean_and_deviation, mean_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,14 +32,14 @@ class OrientationsConfig:
     train_images: tuple[int, ...] = (1250, 2500, 5000, 10000)
     seeds: tuple[int, ...] = (0, 1, 2)
     test_images: int = 0
-    train: TrainConfig = field(default_factory=TrainConfig)
+    train: ClassificationConfig = field(default_factory=ClassificationConfig)
 
     def __post_init__(self) -> None:
         """Check that every list and number makes sense."""
         check_settings(self)
 
 
-def cells(settings: OrientationsConfig) -> list[Cell]:
+def runs(settings: OrientationsConfig) -> list[SweepRun]:
     """One run for each seed, size and Λ, the short ones first."""
     found = []
     for seed in settings.seeds:
@@ -53,12 +53,12 @@ def cells(settings: OrientationsConfig) -> list[Cell]:
                 )
                 place = {"orientations": orientations, "train_images": count, "seed": seed}
                 found.append(
-                    Cell(f"n{count}-L{orientations}-s{seed}", place, train, {"test_images": settings.test_images})
+                    SweepRun(f"n{count}-L{orientations}-s{seed}", place, train, {"test_images": settings.test_images})
                 )
     return found
 
 
-def measure(cell: Cell, net: nn.Module, test: Digits) -> Result:
+def measure(run: SweepRun, net: nn.Module, test: LabelledImages) -> Result:
     """The error on the test images."""
     return {"test_error": error_rate(net, test)}
 
@@ -88,7 +88,7 @@ def table(settings: OrientationsConfig, results: list[Result]) -> Table:
 
 def draw(settings: OrientationsConfig, results: list[Result], directory: object) -> "Figure":
     """Lines over Λ, one per size: mean and deviation over seeds."""
-    from sfcnn.pictures import error_against_orientations
+    from sfcnn.experiments.figures import error_against_orientations
 
     series = {
         f"{count:,} training images": {
@@ -99,12 +99,4 @@ def draw(settings: OrientationsConfig, results: list[Result], directory: object)
     return error_against_orientations(series, _title(settings, results))
 
 
-EXPERIMENT = Experiment(
-    "orientations",
-    OrientationsConfig,
-    cells,
-    train_digits,
-    on_test_images(measure),
-    table,
-    draw,
-)
+EXPERIMENT = Experiment("orientations", OrientationsConfig, runs, train_digits, on_test_images(measure), table, draw)

@@ -1,7 +1,7 @@
-"""A sweep: many training runs, called cells, that can be interrupted, spread over processes, or run one by one.
+"""A sweep: many training runs that can be interrupted, spread over processes, or run one by one.
 
-DIRECTORY/cells/<name>/           a run (`sfcnn.training.runs`) and, once it is done, cell.json
-DIRECTORY/<experiment>.json       all results, once all cells are done
+DIRECTORY/runs/<name>/            a run (`sfcnn.train.run`) and, once it is done, measured.json
+DIRECTORY/<experiment>.json       all results, once all runs are done
 DIRECTORY/<experiment>.png        their figure
 """
 
@@ -15,15 +15,16 @@ from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatch
 from multiprocessing import get_context, parent_process
 from pathlib import Path
+from statistics import fmean, stdev
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
-from sfcnn.files import write_json
-from sfcnn.provenance import provenance
-from sfcnn.training.loop import Observer
-from sfcnn.training.runs import RunResult
+from sfcnn.io.files import write_json
+from sfcnn.io.provenance import provenance
+from sfcnn.train.loop import Observer
+from sfcnn.train.run import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,13 +37,17 @@ CONFIGS = Path(__file__).parent / "configs"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One training run of a sweep and where it stands in it."""
+class SweepRun:
+    """One training run of a sweep, and its place in it."""
 
     name: str  #: also of its directory
     place: dict[str, Any]  #: what sets it apart from the others
     train: Any  #: the settings of the run, a frozen dataclass
     test: dict[str, Any]  #: what else its result depends on
+
+    def directory(self, sweep: Path) -> Path:
+        """Its directory in that of the sweep."""
+        return sweep / "runs" / self.name
 
 
 @dataclass(frozen=True)
@@ -58,16 +63,16 @@ class Table:
 class Experiment(Generic[Settings]):
     """A figure or table of the paper: which networks to train, what to measure, how to show it.
 
-    `train` and `measure` are given a cell, its directory and that of the data. Training goes on where it stopped.
+    `train` and `measure` are given a run, its directory and that of the data. Training resumes where it stopped.
     """
 
     name: str
     settings: type[Settings]
-    cells: Callable[[Settings], list[Cell]]
-    train: Callable[[Cell, Path, Path | None, Sequence[Observer]], RunResult]
-    measure: Callable[[Cell, Path, Path | None], Result]
+    runs: Callable[[Settings], list[SweepRun]]
+    train: Callable[[SweepRun, Path, Path | None, Sequence[Observer]], RunResult]
+    measure: Callable[[SweepRun, Path, Path | None], Result]
     table: Callable[[Settings, list[Result]], Table]
-    draw: Callable[[Settings, list[Result], Path], "Figure"]  #: from the directory of the experiment, if need be
+    draw: Callable[[Settings, list[Result], Path], "Figure"]  #: from the directory of the sweep, if need be
 
     def config_path(self, *, quick: bool) -> Path:
         """The file with the full settings or with those that take minutes."""
@@ -90,8 +95,7 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     >>> mean_and_deviation([1.0, 3.0])
     (2.0, 1.4142135623730951)
     """
-    tensor = torch.tensor(values, dtype=torch.float64)
-    return float(tensor.mean()), float(tensor.std()) if len(values) > 1 else 0.0
+    return fmean(values), stdev(values) if len(values) > 1 else 0.0
 
 
 def mean_text(values: Sequence[float], digits: int) -> str:
@@ -104,57 +108,64 @@ def mean_text(values: Sequence[float], digits: int) -> str:
     return f"{mean:.{digits}f} ± {deviation:.{digits}f}" if len(values) > 1 else f"{mean:.{digits}f}"
 
 
-def choose_cells(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
-    """The cells whose names match one of the patterns, all of them if there are none."""
+def choose_runs(runs: Sequence[SweepRun], only: Sequence[str]) -> list[SweepRun]:
+    """The runs whose names match one of the patterns, all of them if there are none."""
     for pattern in only:
-        if not any(fnmatch(cell.name, pattern) for cell in cells):
-            raise ValueError(f"no cell {pattern!r}, choose one of {[cell.name for cell in cells]}")
-    return [cell for cell in cells if not only or any(fnmatch(cell.name, pattern) for pattern in only)]
+        if not any(fnmatch(run.name, pattern) for run in runs):
+            raise ValueError(f"no run {pattern!r}, choose one of {[run.name for run in runs]}")
+    return [run for run in runs if not only or any(fnmatch(run.name, pattern) for pattern in only)]
 
 
-def finished(cell: Cell, directory: Path) -> Result | None:
-    """What a cell measured, if it is done."""
-    path = directory / "cells" / cell.name / "cell.json"
+def finished(run: SweepRun, directory: Path) -> Result | None:
+    """What was measured of a run of the sweep in `directory`, if it is done."""
+    path = run.directory(directory) / "measured.json"
     if not path.is_file():
         return None
     try:
         result: Result = json.loads(path.read_text(encoding="utf-8"))
-        same = result["train"] == asdict(cell.train) and result["test"] == cell.test
+        same = result["train"] == _as_json(asdict(run.train)) and result["test"] == run.test
         RunResult(**result["run"])
         float(result["test_seconds"])
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is no result of a cell: remove it to measure the cell again") from error
+        raise ValueError(f"{path} is not the result of a run: remove it to measure the run again") from error
     if not same:
         raise ValueError(f"{path} was measured with other settings: choose another --out")
     return result
 
 
-def run_cell(
+def _as_json(values: Any) -> Any:
+    """Values as they come back from a JSON file: tuples are lists there."""
+    return json.loads(json.dumps(values))
+
+
+def run_one(
     experiment: Experiment[Any],
-    cell: Cell,
+    run: SweepRun,
     directory: Path,
     data: Path | None,
     observers: Sequence[Observer] = (),
 ) -> Result:
-    """Train and measure one cell, or go on with it, or take what is there."""
-    done = finished(cell, directory)
+    """Train and measure one run of the sweep in `directory`, or resume it, or read what is there."""
+    done = finished(run, directory)
     if done is not None:
         return done
-    path = directory / "cells" / cell.name
-    run = experiment.train(cell, path, data, observers)
+    path = run.directory(directory)
+    trained = experiment.train(run, path, data, observers)
     start = time.perf_counter()
-    measured = experiment.measure(cell, path, data)
-    result = {
-        "cell": cell.name,
-        **cell.place,
-        **measured,
-        "run": asdict(run),
-        "test_seconds": time.perf_counter() - start,
-        "train": asdict(cell.train),
-        "test": cell.test,
-        "provenance": provenance(),
-    }
-    write_json(path / "cell.json", result, overwrite=True)
+    measured = experiment.measure(run, path, data)
+    result: Result = _as_json(
+        {
+            "name": run.name,
+            **run.place,
+            **measured,
+            "run": asdict(trained),
+            "test_seconds": time.perf_counter() - start,
+            "train": asdict(run.train),
+            "test": run.test,
+            "provenance": provenance(),
+        }
+    )
+    write_json(path / "measured.json", result, overwrite=True)
     return result
 
 
@@ -170,45 +181,45 @@ def end_with_parent() -> None:
     Thread(target=wait, daemon=True).start()
 
 
-def _worker(name: str, cell: Cell, directory: Path, data: Path | None, threads: int) -> Result:
+def _worker(name: str, run: SweepRun, directory: Path, data: Path | None, threads: int) -> Result:
     from sfcnn.experiments import load_experiment
 
     torch.set_num_threads(threads)
-    return run_cell(load_experiment(name), cell, directory, data)
+    return run_one(load_experiment(name), run, directory, data)
 
 
-def run_cells(
+def run_sweep(
     experiment: Experiment[Any],
-    cells: Sequence[Cell],
+    runs: Sequence[SweepRun],
     directory: Path,
-    data: Path | None,
+    data: Path | None = None,
     *,
     processes: int = 1,
-    observers: Callable[[Cell], Sequence[Observer]] = lambda cell: (),
+    observers: Callable[[SweepRun], Sequence[Observer]] = lambda run: (),
 ) -> Iterator[Result]:
-    """Yield each cell's result when it is there; those that are done already come first."""
+    """Yield the result of each run as soon as it is there; those of finished runs come first."""
     if processes < 1:
         raise ValueError(f"processes must be at least 1, got {processes}")
     waiting = []
-    for cell in cells:
-        done = finished(cell, directory)
+    for run in runs:
+        done = finished(run, directory)
         if done is None:
-            waiting.append(cell)
+            waiting.append(run)
         else:
             yield done
     if processes == 1 or len(waiting) < 2:
-        for cell in waiting:
-            yield run_cell(experiment, cell, directory, data, observers(cell))
+        for run in waiting:
+            yield run_one(experiment, run, directory, data, observers(run))
         return
     threads = max(1, (os.cpu_count() or 1) // processes)
     with ProcessPoolExecutor(processes, get_context("spawn"), initializer=end_with_parent) as pool:
-        jobs = [pool.submit(_worker, experiment.name, cell, directory, data, threads) for cell in waiting]
+        jobs = [pool.submit(_worker, experiment.name, run, directory, data, threads) for run in waiting]
         try:
             for job in as_completed(jobs):
                 yield job.result()
         except BrokenProcessPool as error:
             raise ValueError(
-                "a process of the sweep was killed, perhaps for want of memory: the same command goes on"
+                "a process of the sweep was killed, perhaps for lack of memory: run the same command to resume"
             ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -216,18 +227,17 @@ def run_cells(
 
 
 def summarize(experiment: Experiment[Settings], settings: Any, results: list[Result], directory: Path) -> list[Path]:
-    """Write the results of all cells and their figure; return both paths."""
+    """Write the results of all runs and their figure; return both paths."""
     from sfcnn.pictures import save_figure
 
     json_path, picture = (directory / f"{experiment.name}{ending}" for ending in (".json", ".png"))
-    table = experiment.table(settings, results)
     summary = {
         "experiment": experiment.name,
         "dataset": results[0]["run"]["dataset"],
         "wall_seconds": sum(result["run"]["seconds"] + result["test_seconds"] for result in results),
         "settings": asdict(settings),
-        "table": asdict(table),
-        "cells": results,
+        "table": asdict(experiment.table(settings, results)),
+        "runs": results,
     }
     write_json(json_path, summary, overwrite=True)
     save_figure(experiment.draw(settings, results, directory), picture, overwrite=True)

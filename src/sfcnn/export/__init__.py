@@ -2,6 +2,6 @@
 
 from sfcnn.export.onnx_file import to_onnx
 from sfcnn.export.plain import to_plain
-from sfcnn.export.program import to_program
+from sfcnn.export.program import save_program, to_program
 
-__all__ = ["to_onnx", "to_plain", "to_program"]
+__all__ = ["save_program", "to_onnx", "to_plain", "to_program"]

@@ -4,13 +4,15 @@ Map number cΛ + a of the plain network is channel c at orientation θ_a.
 """
 
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from sfcnn.nn import GroupConv2d, LiftConv2d
-from sfcnn.ops import prepare_group, prepare_lift
+from sfcnn.ops import direct
+
+Layer = TypeVar("Layer", bound=nn.Module)
 
 #: Layers that return their input in eval mode.
 NOTHING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -22,11 +24,10 @@ _POINTWISE = (
 )  # fmt: skip
 
 
-def _set(layer: nn.Module, **tensors: Tensor | None) -> None:
-    """Give a layer made on the meta device its parameters and buffers."""
-    for name, value in tensors.items():
-        is_buffer = name in dict(layer.named_buffers())
-        setattr(layer, name, value if is_buffer or value is None else nn.Parameter(value, requires_grad=False))
+def _filled(layer: Layer, **tensors: Tensor | None) -> Layer:
+    """A layer that was made on the meta device, with its parameters and buffers."""
+    layer.load_state_dict({name: value for name, value in tensors.items() if value is not None}, assign=True)
+    return layer
 
 
 @torch.no_grad()
@@ -35,8 +36,7 @@ def plain_convolution(layer: LiftConv2d | GroupConv2d) -> nn.Conv2d:
 
     (B, C, H, W) or (B, C·Λ, H, W) → (B, Ĉ·Λ, H', W').
     """
-    prepare = prepare_lift if isinstance(layer, LiftConv2d) else prepare_group
-    kernel = prepare(layer.weight, layer._atoms(), "direct")  # (Ĉ·Λ, C or C·Λ, s, s)
+    kernel = layer.build_kernel(direct)  # (Ĉ·Λ, C or C·Λ, s, s)
     g = layer.geometry
     conv = nn.Conv2d(
         kernel.shape[1],
@@ -50,8 +50,7 @@ def plain_convolution(layer: LiftConv2d | GroupConv2d) -> nn.Conv2d:
         device="meta",
     )
     bias = None if layer.bias is None else layer.bias.repeat_interleave(layer.orientations)
-    _set(conv, weight=kernel.contiguous(), bias=bias)
-    return conv
+    return _filled(conv, weight=kernel.contiguous(), bias=bias)
 
 
 @singledispatch
@@ -80,8 +79,7 @@ def _prelu(layer: nn.PReLU, channels: int, orientations: int) -> nn.Module | Non
     if layer.num_parameters == 1:
         return layer
     plain = nn.PReLU(channels * orientations, device="meta")
-    _set(plain, weight=_repeat(layer.weight, orientations))
-    return plain
+    return _filled(plain, weight=_repeat(layer.weight, orientations))
 
 
 @on_maps.register(nn.BatchNorm3d | nn.SyncBatchNorm)
@@ -90,9 +88,8 @@ def _batch_norm(layer: nn.BatchNorm3d, channels: int, orientations: int) -> nn.M
         return None  # statistics of the batch are over orientations too
     plain = nn.BatchNorm2d(channels * orientations, layer.eps, affine=layer.affine, device="meta")
     names = ("weight", "bias", "running_mean", "running_var")
-    _set(plain, **{name: _repeat(getattr(layer, name), orientations) for name in names})
-    _set(plain, num_batches_tracked=layer.num_batches_tracked)
-    return plain.eval()
+    tensors = {name: _repeat(getattr(layer, name), orientations) for name in names}
+    return _filled(plain, **tensors, num_batches_tracked=layer.num_batches_tracked).eval()
 
 
 @on_maps.register(nn.GroupNorm)
@@ -100,8 +97,7 @@ def _group_norm(layer: nn.GroupNorm, channels: int, orientations: int) -> nn.Mod
     plain = nn.GroupNorm(
         layer.num_groups, channels * orientations, layer.eps, affine=layer.weight is not None, device="meta"
     )
-    _set(plain, weight=_repeat(layer.weight, orientations), bias=_repeat(layer.bias, orientations))
-    return plain
+    return _filled(plain, weight=_repeat(layer.weight, orientations), bias=_repeat(layer.bias, orientations))
 
 
 @on_maps.register(nn.InstanceNorm3d)
@@ -110,8 +106,7 @@ def _instance_norm(layer: nn.InstanceNorm3d, channels: int, orientations: int) -
         return None
     # The maps of a channel at all orientations are normalised together: a group of Λ maps.
     plain = nn.GroupNorm(channels, channels * orientations, layer.eps, affine=layer.affine, device="meta")
-    _set(plain, weight=_repeat(layer.weight, orientations), bias=_repeat(layer.bias, orientations))
-    return plain
+    return _filled(plain, weight=_repeat(layer.weight, orientations), bias=_repeat(layer.bias, orientations))
 
 
 def _triple(value: Any) -> tuple[Any, Any, Any]:

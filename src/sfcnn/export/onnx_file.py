@@ -3,7 +3,7 @@
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sfcnn.export.agreement import as_inputs, check_agreement, eager_outputs
 from sfcnn.export.plain import unwrap
 from sfcnn.export.program import AXES, first_line, symbols, to_program
-from sfcnn.files import check_output, new_file
+from sfcnn.io.files import check_output, new_file
 
 #: What a file of one part can hold: its format counts bytes in 31 bits.
 _LARGEST = 2**31 - 2**20
@@ -27,6 +27,7 @@ def to_onnx(
     *,
     overwrite: bool = False,
     dynamic: Sequence[str] = AXES,
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write a model as an ONNX file, once onnxruntime has run it on the example with the model's own result.
 
@@ -38,6 +39,7 @@ def to_onnx(
         example, dynamic: as for `to_program`.
         path: of the file.
         overwrite: replace a file that is there.
+        metadata: texts to keep in the file, such as the names of classes.
     """
     import onnx  # noqa: F401  (the packages are named before minutes of work)
     import onnxruntime  # noqa: F401
@@ -56,7 +58,7 @@ def to_onnx(
     expected = eager_outputs(model, inputs)
     with new_file(path, overwrite=overwrite) as temporary:
         _write(program, len(expected), temporary)
-        _name_axes(temporary, program)
+        _finish(temporary, program, metadata or {})
         check_agreement(model, expected, _run(temporary, inputs), "the ONNX file")
 
 
@@ -83,8 +85,8 @@ def _write(program: torch.export.ExportedProgram, outputs: int, path: Path) -> N
         raise ValueError(f"the network has no ONNX form: {first_line(error)}") from error
 
 
-def _name_axes(path: Path, program: torch.export.ExportedProgram) -> None:
-    """Give the open sizes names that say what they are, and check the file."""
+def _finish(path: Path, program: torch.export.ExportedProgram, metadata: Mapping[str, str]) -> None:
+    """Give the open sizes names that say what they are, add the metadata, and check the file."""
     import onnx
 
     names: dict[str, str] = {}
@@ -98,6 +100,7 @@ def _name_axes(path: Path, program: torch.export.ExportedProgram) -> None:
         for axis in value.type.tensor_type.shape.dim:
             if axis.dim_param:
                 axis.dim_param = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), axis.dim_param)
+    onnx.helper.set_model_props(file, dict(metadata))
     try:
         onnx.checker.check_model(file, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:

@@ -1,6 +1,7 @@
 """A model as a program of `torch.export`, for images of any number and size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.export import Dim, ExportedProgram
 
 from sfcnn.export.agreement import as_inputs, check_agreement, eager_outputs, outputs_of
 from sfcnn.export.plain import to_plain, unwrap
+from sfcnn.io.files import check_output, new_file
 
 #: The sizes that a program can leave open.
 AXES = ("batch", "height", "width")
@@ -69,6 +71,26 @@ def to_program(
     with torch.no_grad():
         check_agreement(model, expected, outputs_of(program.module()(*inputs)), "the program")
     return program
+
+
+def save_program(
+    model: nn.Module,
+    example: Tensor | Sequence[Tensor],
+    path: Path | str,
+    *,
+    overwrite: bool = False,
+    dynamic: Sequence[str] = AXES,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write `to_program` to a file that `torch.export.load` reads, whole or not at all.
+
+    Metadata are texts to keep in the file, such as the names of classes: `torch.export.load(path, extra_files={name:
+    ""})` fills in the one of that name.
+    """
+    check_output(Path(path), overwrite=overwrite)
+    program = to_program(model, example, dynamic=dynamic)
+    with new_file(Path(path), overwrite=overwrite) as temporary:
+        torch.export.save(program, temporary, extra_files=dict(metadata or {}))
 
 
 def _export(plain: nn.Module, inputs: tuple[Tensor, ...], dynamic: Sequence[str]) -> ExportedProgram:

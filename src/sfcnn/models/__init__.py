@@ -11,7 +11,7 @@ from sfcnn.models.classifier import (
     plain_classifier,
     steerable_classifier,
 )
-from sfcnn.models.plain import MATCHES, count_parameters
+from sfcnn.models.twins import MATCHES, count_parameters
 from sfcnn.models.unet import UNet, membrane_unet, membrane_unet_cnn, plain_unet
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import TypedDict, Unpack
 from torch import nn
 
 from sfcnn.harmonics import BasisLike
-from sfcnn.models.plain import PlainConvBlock, matching_width, scale_channels
+from sfcnn.models.twins import PlainConvBlock, matching_width, scale_channels
 from sfcnn.nn import ConvBlock, OrientationPool
 
 
@@ -158,9 +158,9 @@ def mnist_baseline_cnn(
     sizes: ClassifierSizes = BASELINE,
     **options: Unpack[ClassifierOptions],
 ) -> nn.Sequential:
-    """The plain twin of `mnist_baseline(orientations)`; `match` is one of `sfcnn.models.plain.MATCHES`.
+    """The plain twin of `mnist_baseline(orientations)`; `match` is one of `sfcnn.models.twins.MATCHES`.
 
-    >>> from sfcnn.models.plain import count_parameters
+    >>> from sfcnn.models.twins import count_parameters
     >>> ratio = count_parameters(mnist_baseline_cnn("parameters", 16)) / count_parameters(mnist_baseline(16))
     >>> round(ratio, 2)
     1.0
@@ -174,5 +174,5 @@ def mnist_benchmark_cnn(
     sizes: ClassifierSizes = BENCHMARK,
     **options: Unpack[ClassifierOptions],
 ) -> nn.Sequential:
-    """The plain twin of `mnist_benchmark(orientations)`; `match` is one of `sfcnn.models.plain.MATCHES`."""
+    """The plain twin of `mnist_benchmark(orientations)`; `match` is one of `sfcnn.models.twins.MATCHES`."""
     return plain_twin(sizes, orientations, match, **options)

@@ -1,10 +1,15 @@
 """The segmentation network of App. C.2: a U-Net on the group, with residual blocks and skips that are added.
 
-    level 1  ─ conv, residual ───────────────── + ─ residual ─ max over orientations ─ 1×1 ─ 1×1
+    level 1  ─ conv, residual ───────────────── + ─ residual ─ read-out
                   ↓ pool                        ↑ upsample, conv
     level 2  ─── conv, residual ─────────── + ─ residual
                     ↓ pool                  ↑ upsample, conv
     level 3  ───── conv, residual ──────────┘            (and so on)
+
+The read-out leaves the group. The paper's takes the maximum over orientations first, which leaves as many maps as the
+first level has filters, and goes on with two 1×1 convolutions. Where all of these few maps are zero the logit is the
+last bias, so that narrow networks find it hard to be sure. By default a 3×3 group convolution to four times as many
+channels stands before the maximum, and one 1×1 convolution after it.
 
 The paper's drawing is its only account of the number of levels and of what stands at each; the text fixes channels,
 kernel sizes, depth of the residual blocks, addition of skips, pooling and dropout. Five levels, as in the U-Net it is
@@ -18,7 +23,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from sfcnn.harmonics import BasisLike
-from sfcnn.models.plain import PlainConvBlock, PlainResidualBlock, matching_width, scale_channels
+from sfcnn.models.padding import margins, pad_by_reflection
+from sfcnn.models.twins import PlainConvBlock, PlainResidualBlock, matching_width, scale_channels
 from sfcnn.nn import ConvBlock, OrientationPool, ResidualBlock
 
 
@@ -44,7 +50,8 @@ class Crop(nn.Module):
 class UNet(nn.Module):
     """Encoder, decoder and head; steerable and plain networks differ only in the parts they pass.
 
-    Shapes: images (B, C, H, W) → logits (B, classes, H', W'). H and W must be divisible by 2^(levels − 1).
+    Shapes: images (B, C, H, W) → logits (B, classes, H', W'). Sizes that 2^(levels − 1) does not divide are continued
+    by reflection, and the logits cut to the image again.
 
     Args:
         widths: channels of each level, from the image down.
@@ -78,12 +85,8 @@ class UNet(nn.Module):
         if images.dim() != 4:
             raise ValueError(f"UNet expects images of shape (B, C, H, W), got {tuple(images.shape)}")
         multiple = 2 ** (len(self.encoder) - 1)
-        height, width = images.shape[-2:]
-        if height % multiple or width % multiple:
-            raise ValueError(
-                f"a U-Net of {len(self.encoder)} levels needs height and width divisible by {multiple}, "
-                f"got {height}×{width}: pad or crop the images"
-            )
+        if images.shape[-2] % multiple or images.shape[-1] % multiple:
+            return self._padded(images, multiple)
         skips: list[Tensor] = []
         features = images
         for level, encode in enumerate(self.encoder):
@@ -95,6 +98,18 @@ class UNet(nn.Module):
         logits: Tensor = self.head(features)
         return logits
 
+    def _padded(self, images: Tensor, multiple: int) -> Tensor:
+        """Logits of an image of any size, by way of one whose sides are whole multiples."""
+        if not isinstance(images, Tensor):  # the symbol of an exporter, whose graph has no conditions
+            raise ValueError(f"an exported U-Net needs height and width divisible by {multiple}")
+        whole = pad_by_reflection(images, 0, multiple)
+        logits = self(whole)
+        for axis in (-2, -1):
+            cropped = whole.shape[axis] - logits.shape[axis]  # by both sides of the head together
+            before, _ = margins(images.shape[axis], 0, multiple)
+            logits = logits.narrow(axis, before, images.shape[axis] - cropped)
+        return logits
+
 
 def _level_channels(channels: int, levels: int) -> list[int]:
     """Channels of each level: doubled at levels 2 and 3, constant afterwards."""
@@ -103,8 +118,14 @@ def _level_channels(channels: int, levels: int) -> list[int]:
     return [channels * 2 ** min(level, 2) for level in range(levels)]
 
 
-def _head(width: int, classes: int, dropout: float) -> list[nn.Module]:
-    """Two 1×1 convolutions, pixel by pixel from features to logits."""
+#: Ways from features on the group to logits.
+READOUTS = ("group", "paper")
+
+_EXPANSION = 4  # channels before the maximum over orientations, for each of level 1
+
+
+def _pixelwise(width: int, classes: int, dropout: float) -> list[nn.Module]:
+    """Two 1×1 convolutions, pixel by pixel from maps to logits."""
     return [PlainConvBlock(width, width, 1, dropout=dropout), nn.Conv2d(width, classes, 1)]
 
 
@@ -120,14 +141,13 @@ def membrane_unet(
     residual_depth: int = 1,
     dropout: float = 0.4,
     crop: int = 0,
+    readout: str = "group",
     padding_mode: str = "zeros",
     basis: BasisLike = "bandlimited",
     init: str = "coeff",
     engine: str = "auto",
 ) -> UNet:
     """The paper's network for EM membranes: images (B, C, H, W) → logits (B, classes, H − 2·crop, W − 2·crop).
-
-    Height and width must be divisible by 2^(levels − 1).
 
     Args:
         orientations: Λ; 17 has no common factor with the four rotations that data are augmented with.
@@ -139,6 +159,7 @@ def membrane_unet(
         dropout: probability of dropping a channel, after every convolution but the last.
         crop: pixels removed from each side before the 1×1 convolutions. The paper feeds 256×256 regions padded to
             320×320, a crop of 32.
+        readout: "group", or "paper" for the maximum over orientations followed by two 1×1 convolutions.
         padding_mode, basis, init, engine: as in `GroupConv2d`.
 
     >>> import torch
@@ -159,6 +180,14 @@ def membrane_unet(
     def residual(width: int) -> nn.Module:
         return ResidualBlock(width, kernel_size, orientations, depth=residual_depth, **options)
 
+    if readout not in READOUTS:
+        raise ValueError(f"unknown readout {readout!r}, choose one of {list(READOUTS)}")
+    if readout == "paper":
+        head = [OrientationPool("max"), Crop(crop), *_pixelwise(channels, classes, dropout)]
+    else:
+        wide = _EXPANSION * channels
+        expand = ConvBlock(channels, wide, 3, orientations, padding="same", **{**options, "dropout": 0.0})
+        head = [expand, OrientationPool("max"), Crop(crop), nn.Conv2d(wide, classes, 1)]
     return UNet(
         _level_channels(channels, levels),
         ConvBlock(in_channels, channels, input_kernel_size, orientations, lift=True, padding="same", **options),
@@ -166,7 +195,7 @@ def membrane_unet(
         residual,
         nn.MaxPool3d((1, 2, 2)),
         nn.Upsample(scale_factor=(1, 2, 2)),
-        nn.Sequential(OrientationPool("max"), Crop(crop), *_head(channels, classes, dropout)),
+        nn.Sequential(*head),
     )
 
 
@@ -199,19 +228,20 @@ def plain_unet(
         residual,
         nn.MaxPool2d(2),
         nn.Upsample(scale_factor=2),
-        nn.Sequential(Crop(crop), *_head(widths[0], classes, dropout)),
+        nn.Sequential(Crop(crop), *_pixelwise(widths[0], classes, dropout)),
     )
 
 
 def membrane_unet_cnn(match: str = "channels", orientations: int = 17, **options: Any) -> UNet:
-    """The plain twin of `membrane_unet(orientations)`; `match` is one of `sfcnn.models.plain.MATCHES`.
+    """The plain twin of `membrane_unet(orientations)`; `match` is one of `sfcnn.models.twins.MATCHES`.
 
-    Options are those of `plain_unet`.
+    Options are those of `plain_unet`, and the `readout` of the network to match.
     """
+    readout = options.pop("readout", "group")
     width = matching_width(
         match,
         orientations,
-        steerable=lambda: membrane_unet(orientations, **options),
+        steerable=lambda: membrane_unet(orientations, readout=readout, **options),
         plain=lambda width: plain_unet(width, **options),
     )
     return plain_unet(width, **options)

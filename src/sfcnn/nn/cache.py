@@ -16,18 +16,18 @@ class FrozenKernel:
     """
 
     def __init__(self) -> None:
-        self._kept: tuple[str, Tensor, Tensor] | None = None
+        self._kept: tuple[object, Tensor, Tensor] | None = None
 
-    def get(self, kind: str, weight: Tensor, build: Callable[[], Tensor]) -> Tensor:
-        """The kept value if it is of this kind and `weight` has not changed, else `build()`."""
+    def get(self, engine: object, weight: Tensor, build: Callable[[], Tensor]) -> Tensor:
+        """The kept value if it was built for this engine and `weight` has not changed, else `build()`."""
         if self._kept is not None:
-            kept_kind, kept_weight, kernel = self._kept
+            kept_engine, kept_weight, kernel = self._kept
             placed_alike = (kept_weight.dtype, kept_weight.device) == (weight.dtype, weight.device)
-            if kept_kind == kind and placed_alike and torch.equal(kept_weight, weight):
+            if kept_engine is engine and placed_alike and torch.equal(kept_weight, weight):
                 return kernel
         with torch.inference_mode(False), torch.no_grad():  # what is kept may be used in a backward pass later
             kernel = build()
-            self._kept = kind, weight.clone(), kernel
+            self._kept = engine, weight.clone(), kernel
         return kernel
 
     def clear(self) -> None:

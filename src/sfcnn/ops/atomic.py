@@ -9,8 +9,8 @@ Memory grows with the number of atoms: Q responses for each input map.
 import torch.nn.functional as F
 from torch import Tensor
 
+from sfcnn.ops.atoms import Atoms, bias_per_orientation, steer_group_weight, steer_lift_weight
 from sfcnn.ops.geometry import Geometry
-from sfcnn.ops.kernels import Atoms, bias_per_orientation, steer_group_weight, steer_lift_weight
 
 
 def lift_kernel(weight: Tensor, atoms: Atoms) -> Tensor:

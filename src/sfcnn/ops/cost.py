@@ -2,27 +2,31 @@
 
 The time of an engine is taken as a sum of a few kinds of work, each at a price: multiply-adds of its products, numbers
 it copies or keeps, calls it makes. `work` counts them and `PRICES` holds the prices, in nanoseconds, that
-`benchmarks/engines.py fit` found on one machine; the same script checks the choices on shapes it was not fitted to.
-Prices differ from machine to machine, but mostly by a common factor, which does not change the choice.
+`benchmarks/engines.py fit` found on one machine, none below what the machine can do at its best; the same script checks
+the choices on shapes it was not fitted to.
+Prices differ from machine to machine, but mostly by a common factor, which does not change the choice. "compiled" is
+the spectral engine by its compiled kernel; its prices are estimates from the share of the peak that the kernel reaches.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sfcnn.ops.chunks import count_chunks, tile_maps
 from sfcnn.ops.geometry import Geometry
+from sfcnn.ops.spectral.chunks import count_chunks, tile_maps
 
 #: Nanoseconds per unit of each kind of work, by engine: for a training step (forward and backward) and for evaluation.
 PRICES: dict[str, dict[str, tuple[float, ...]]] = {
     "training": {
-        "direct": (1_430_000, 0.0314, 4.64, 6.49),
-        "atomic": (1_150_000, 0.127, 11.8, 0.00253, 2.23, 8.66),
-        "spectral": (2_270_000, 2_960_000, 0.0499, 2.09, 0, 0, 6.91, 30.7),
+        "direct": (1_430_000, 0.0315, 4.62, 6.54),
+        "atomic": (1_190_000, 0.126, 10.6, 0.02, 1.65, 6.58),
+        "spectral": (2_730_000, 2_490_000, 0.0406, 1.86, 0.02, 0.3, 5.44, 26.7),
+        "compiled": (3_500_000, 0.6, 0.045, 3.0, 27.0),
     },
     "evaluation": {
-        "direct": (162_000, 0.00941, 0.994, 0.593),
-        "atomic": (239_000, 0.0237, 1.31, 0.0067, 0.672, 0.428),
-        "spectral": (479_000, 858_000, 0.0162, 0.477, 0, 0.0508, 3.03, 6.12),
+        "direct": (161_000, 0.00945, 0.99, 0.597),
+        "atomic": (233_000, 0.0201, 1.68, 0.00667, 0.609, 0.355),
+        "spectral": (431_000, 928_000, 0.0134, 0.437, 0.00667, 0.1, 2.43, 4.83),
+        "compiled": (360_000, 0.2, 0.015, 1.0, 5.0),
     },
 }
 
@@ -73,12 +77,21 @@ def work(problem: Problem) -> dict[str, tuple[float, ...]]:
             maps + padding,
             mixing,
         ),
+        "compiled": (1.0, responses, p.pixels * mixing, maps + padding, mixing),
     }
 
 
+def predict(problem: Problem, training: bool) -> dict[str, float]:
+    """Nanoseconds that each engine is expected to take."""
+    prices, amounts = PRICES["training" if training else "evaluation"], work(problem)
+    return {name: sum(a * b for a, b in zip(amounts[name], prices[name], strict=True)) for name in prices}
+
+
 @lru_cache(maxsize=1024)
-def fastest_engine(problem: Problem, training: bool) -> str:
-    """The engine with the least predicted time."""
-    prices = PRICES["training" if training else "evaluation"]
-    amounts = work(problem)
-    return min(prices, key=lambda engine: sum(a * b for a, b in zip(amounts[engine], prices[engine], strict=True)))
+def fastest_engine(problem: Problem, training: bool, compiled: bool = False) -> str:
+    """The engine with the least predicted time; `compiled` says whether the spectral one has its kernel."""
+    times = predict(problem, training)
+    kernel = times.pop("compiled")
+    if compiled:
+        times["spectral"] = kernel
+    return min(times, key=times.__getitem__)

@@ -8,8 +8,8 @@ The reference that every other engine is checked against.
 
 from torch import Tensor
 
+from sfcnn.ops.atoms import Atoms, bias_per_orientation, steer_group_weight, steer_lift_weight
 from sfcnn.ops.geometry import Geometry
-from sfcnn.ops.kernels import Atoms, bias_per_orientation, steer_group_weight, steer_lift_weight
 
 
 def lift_kernel(weight: Tensor, atoms: Atoms) -> Tensor:

@@ -1,12 +1,7 @@
-"""Networks that come with sfcnn, trained: each is a run in a directory of its own beside this file.
-
->>> from sfcnn.training.membrane_runs import load_membrane_run
->>> config, net = load_membrane_run(find_run("isbi2012"))
->>> config.model.orientations
-8
-"""
+"""Trained networks by name: those that come with sfcnn, each a run beside this file, and your own runs."""
 
 from pathlib import Path
+from typing import Any
 
 #: Name of each: what it is for.
 PRETRAINED = {
@@ -22,3 +17,30 @@ def find_run(run: Path | str) -> Path:
     if str(run) not in PRETRAINED:
         raise ValueError(f"no run {run}: expected a directory that was trained in, or one of {list(PRETRAINED)}")
     return Path(__file__).parent / str(run)
+
+
+def load(run: Path | str, device: str = "auto") -> Any:
+    """The best network of a run, or one that comes with sfcnn, with what it needs around it, whatever its task.
+
+    A `sfcnn.classification.Classifier` or a `sfcnn.segmentation.Segmenter`.
+
+    Args:
+        run: directory that training made, or a name in `PRETRAINED`.
+        device: "auto" for the accelerator that is there, "cpu", "cuda" or "mps".
+
+    >>> import numpy, sfcnn
+    >>> network = sfcnn.load("isbi2012", device="cpu")
+    >>> network.predict(numpy.zeros((64, 64))).shape
+    (64, 64)
+    """
+    from sfcnn.io.runs import read_run
+
+    directory = find_run(run)
+    task, _ = read_run(directory)
+    if task == "classification":
+        from sfcnn.classification import predict as classification
+
+        return classification.load(directory, device=device)
+    from sfcnn.segmentation import predict as segmentation
+
+    return segmentation.load(directory, device=device)

@@ -1,1 +1,30 @@
-"""From images to cells: inference by tiles, superpixels, multicut and the scores of the ISBI challenge (§4.2)."""
+"""Images to classes of pixels: membranes, vessels, any thing with a mask. Needs `pip install 'sfcnn[em]'`."""
+
+from typing import Any
+
+from sfcnn.segmentation.config import SegmentationConfig, SlicesConfig, UNetConfig
+from sfcnn.segmentation.crops import CropConfig
+from sfcnn.segmentation.data import Slices, load_slices
+from sfcnn.segmentation.predict import Segmenter, load
+from sfcnn.segmentation.synthetic import synthetic_membranes
+
+__all__ = [
+    "CropConfig",
+    "SegmentationConfig",
+    "Segmenter",
+    "Slices",
+    "SlicesConfig",
+    "UNetConfig",
+    "load",
+    "load_slices",
+    "synthetic_membranes",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "train":  # so that prediction does not import the trainer
+        from sfcnn.segmentation.task import train
+
+        return train
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from sfcnn.models.padding import margins, pad_by_reflection
 from sfcnn.models.unet import UNet
 from sfcnn.nn import GroupConv2d, LiftConv2d
 
@@ -24,9 +25,14 @@ AVERAGES: dict[str, tuple[tuple[int, bool], ...]] = {
 
 def _radius(module: nn.Module) -> int:
     """How many pixels a chain of convolutions looks to each side, at its own resolution."""
-    kinds = (LiftConv2d, GroupConv2d, nn.Conv2d)
-    kernels = [torch.as_tensor(part.kernel_size).max() for part in module.modules() if isinstance(part, kinds)]
-    return sum((int(kernel) - 1) // 2 for kernel in kernels)
+    radius = 0
+    for part in module.modules():
+        if isinstance(part, LiftConv2d | GroupConv2d):
+            radius += part.geometry.dilation * (part.kernel_size // 2)
+        elif isinstance(part, nn.Conv2d):
+            sides = zip(part.kernel_size, part.dilation, strict=True)
+            radius += max(dilation * (kernel // 2) for kernel, dilation in sides)
+    return radius
 
 
 def coarsest_pixel(net: UNet) -> int:
@@ -52,6 +58,7 @@ def receptive_radius(net: UNet) -> int:
 MEMORY = 2e9
 
 _MAPS = 9  # as large as the features of level 1 that are held at the same time; 7 to 8.5 were measured
+_READOUT_MAPS = 3  # as large as the features of a wide read-out that are; 2.6 were measured
 _SMALLEST = 64  # tile, however little memory there is: with smaller ones nearly all work is for the halo
 
 
@@ -61,35 +68,15 @@ def largest_tile(net: UNet, memory: float = MEMORY, halo: int | None = None) -> 
     >>> from sfcnn.models import membrane_unet
     >>> net = membrane_unet(8, channels=6, levels=3, kernel_size=5)
     >>> largest_tile(net, 1e9), largest_tile(net, 4e9)
-    (662, 1423)
+    (558, 1217)
     """
     reach = receptive_radius(net) if halo is None else halo
     first = next(part for part in net.encoder[0].modules() if isinstance(part, LiftConv2d | nn.Conv2d))
     maps = first.out_channels * (first.orientations if isinstance(first, LiftConv2d) else 1)
-    window = math.isqrt(int(memory / (_MAPS * maps * 4)))
+    wide = [part.out_channels * part.orientations for part in net.head.modules() if isinstance(part, GroupConv2d)]
+    held = max(_MAPS * maps, _READOUT_MAPS * max(wide, default=0))
+    window = math.isqrt(int(memory / (held * 4)))
     return max(window - 2 * reach, _SMALLEST)
-
-
-def _reflected(length: int, before: int, after: int) -> Tensor:
-    """Indices of a row that is continued by reflection without repeating its ends, as far as one likes."""
-    period = max(2 * (length - 1), 1)
-    index = torch.arange(-before, length + after).remainder(period)
-    return torch.minimum(index, period - index) if length > 1 else torch.zeros_like(index)
-
-
-def _margins(length: int, margin: int, multiple: int) -> tuple[int, int]:
-    """Pixels before and after a row: `margin` each, and what it lacks to a whole `multiple`.
-
-    That is shared by both ends, so that coarse pixels lie the same way in a turned image, if it can be shared evenly.
-    """
-    lacking = -(length + 2 * margin) % multiple
-    return margin + lacking // 2, margin + lacking - lacking // 2
-
-
-def pad_by_reflection(images: Tensor, margin: int, multiple: int) -> Tensor:
-    """Continue images (…, H, W) by at least `margin` on each side, to whole multiples."""
-    rows, columns = (_reflected(length, *_margins(length, margin, multiple)) for length in images.shape[-2:])
-    return images[..., rows, :][..., columns]
 
 
 def _spans(length: int, tile: int) -> Iterator[tuple[int, int]]:
@@ -99,11 +86,16 @@ def _spans(length: int, tile: int) -> Iterator[tuple[int, int]]:
 
 def _window(span: tuple[int, int], length: int, unit: int, margin: int, reach: int) -> tuple[slice, slice]:
     """The window of a tile's span of an image of `length` in the padded one, and its place in the window's output."""
-    before, after = _margins(length, margin, unit)
+    before, after = margins(length, margin, unit)
     start, stop = (end + before for end in span)
     first = max(0, (start - reach) // unit * unit)
     last = min(before + length + after, math.ceil((stop + reach) / unit) * unit)
     return slice(first, last), slice(start - first - margin, stop - first - margin)
+
+
+def probabilities(logits: Tensor) -> Tensor:
+    """(1 or K, H, W) → probabilities of the same shape."""
+    return logits.sigmoid() if len(logits) == 1 else logits.softmax(0)
 
 
 @torch.inference_mode()
@@ -116,7 +108,7 @@ def predict_tiles(
     halo: int | None = None,
     progress: Callable[[float], None] = lambda done: None,
 ) -> Tensor:
-    """Probabilities (classes, H, W) of an image (C, H, W), on the CPU.
+    """Probabilities (1 or K, H, W) of an image (C, H, W), on the CPU: of one class by a sigmoid, of several by softmax.
 
     Args:
         net: in eval mode.
@@ -142,7 +134,7 @@ def predict_tiles(
         places = [_window(*pair, unit, margin, reach) for pair in zip(spans, (height, width), strict=True)]
         window, inside = ((slice(None), *slices) for slices in zip(*places, strict=True))
         logits = net(padded[window].unsqueeze(0).to(like))[0]
-        part = torch.sigmoid(logits[inside].float()).cpu()
+        part = probabilities(logits[inside].float()).cpu()
         if whole is None:
             whole = torch.empty(len(part), height, width)
         whole[(slice(None), *(slice(*span) for span in spans))] = part

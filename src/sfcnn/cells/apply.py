@@ -1,0 +1,172 @@
+"""From images to cells with a trained network: arrays, or files of any number and size, one after the other."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from sfcnn.cells.forest import Forest
+from sfcnn.cells.pipeline import find_cells
+from sfcnn.io.files import check_output
+from sfcnn.io.pixelsize import read_pixel_size
+from sfcnn.io.stacks import TIFF, as_fraction, as_writable_labels, read_image, read_stack, write_stacks
+from sfcnn.segmentation import Segmenter
+from sfcnn.segmentation.predict import resize
+
+#: What a network looks for if its probabilities are turned into cells without being asked.
+MEMBRANES = "membranes"
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """What was found in an image or in slices."""
+
+    probabilities: NDArray[np.float32]  #: (H, W) or (Z, H, W); several classes are (K, H, W) or (Z, K, H, W)
+    labels: NDArray[np.int64]  #: (H, W) or (Z, H, W): cells from 1 on, or classes from 0 on
+
+
+def segment(network: Segmenter, images: ArrayLike, *, cells: bool | None = None, **options: Any) -> Segmentation:
+    """Probabilities of an image or of slices, and the cells between membranes or the class of each pixel.
+
+    Args:
+        network: of `sfcnn.load`.
+        images: (H, W) or (Z, H, W), from black, 0, to white, 1; RGB with a last axis of 3.
+        cells: find cells; by default if the network looks for membranes.
+        options: of `Segmenter.predict`, and `forest`, a `Forest` or None, by default that of the network's run.
+
+    >>> import sfcnn
+    >>> image = sfcnn.segmentation.synthetic_membranes(1, 128)[0][0].numpy()
+    >>> int(segment(sfcnn.load("isbi2012", device="cpu"), image).labels.max()) > 1
+    True
+    """
+    if not isinstance(network, Segmenter):
+        raise ValueError(f"expected a network that segments, like sfcnn.load('isbi2012'), got {type(network).__name__}")
+    forest = options.pop("forest") if "forest" in options else run_forest(network)
+    probabilities = network.predict(images, **options)
+    if wants_cells(network, cells):
+        scale = network.scale(options.get("pixel_size", 0.0))
+        raw = 1 - np.asarray(images) if options.get("invert") else np.asarray(images)
+        return Segmentation(probabilities, _cells(probabilities, raw, forest, scale))
+    if len(network.classes) == 1:
+        return Segmentation(probabilities, (probabilities > 0.5).astype(np.int64))
+    return Segmentation(probabilities, probabilities.argmax(-3))
+
+
+def wants_cells(network: Segmenter, cells: bool | None) -> bool:
+    """Whether to find cells, which need a network that looks for one thing."""
+    if cells and len(network.classes) > 1:
+        raise ValueError(f"cells need a network that looks for membranes alone, this one tells {network.classes}")
+    return network.classes == (MEMBRANES,) if cells is None else cells
+
+
+def run_forest(network: Segmenter) -> Forest | None:
+    """The forest of a network's run, if there is one."""
+    path = network.directory / "edges.safetensors"
+    return Forest.load(path) if path.is_file() else None
+
+
+def _cells(
+    probabilities: NDArray[np.float32], images: NDArray[Any], forest: Forest | None, scale: float
+) -> NDArray[np.int64]:
+    """The cells, by a forest if there is one.
+
+    Superpixels are made for pixels of the training's size, so images of other pixels are rescaled by `scale` for them.
+    """
+    sides = probabilities.shape[-2:]
+    scaled = [max(1, round(scale * side)) for side in sides]
+    membranes = _resized(probabilities, scaled).clip(0, 1)
+    raw = _resized(images, scaled) if forest is not None and forest.needs_raw else None
+    labels = find_cells(membranes, None, forest, raw)
+    if tuple(scaled) == sides:
+        return labels
+    rows, columns = (np.arange(side) * part // side for side, part in zip(sides, scaled, strict=True))
+    return labels[..., rows[:, None], columns]
+
+
+def _resized(images: NDArray[Any], sides: Sequence[int]) -> NDArray[np.float32]:
+    """An image (H, W) or slices (Z, H, W) of other sides."""
+    slices = torch.from_numpy(np.asarray(images, np.float32)).reshape(-1, *images.shape[-2:])
+    return resize(slices, sides).numpy().reshape(*images.shape[:-2], *sides)
+
+
+def segment_files(
+    network: Segmenter,
+    files: Sequence[Path],
+    out: Path,
+    *,
+    cells: bool | None = None,
+    pixel_size: float | None = None,
+    overwrite: bool = False,
+    report: Callable[[str, float], None] = lambda name, done: None,
+    warn: Callable[[str], None] = print,
+    **options: Any,
+) -> Iterator[Path]:
+    """Segment files one after the other, and yield each file that was written: TIFF, of the size of its image.
+
+    NAME-<class>.tif        probabilities of the one class that is looked for, from 0 to 1
+    NAME-probabilities.tif  of several classes, a channel each
+    NAME-labels.tif         the class of each pixel: 0 for background, 1, 2 …
+    NAME-cells.tif          a number for each cell, in the place of the classes
+
+    Args:
+        network, cells: as in `segment`.
+        files: TIFF stacks or images.
+        out: directory for the results.
+        pixel_size: in micrometres, 0 to leave images as they are; by default what each file says of itself.
+        overwrite: replace files that exist.
+        report: called with a file's name and the part of it that is done.
+        warn: called with a line about a file whose pixel size cannot be meant.
+        options: of `segment`.
+    """
+    options.setdefault("forest", run_forest(network))
+    endings = _endings(network, cells)
+    outputs = {file: [out / f"{file.stem}-{ending}.tif" for ending in endings] for file in files}
+    names = [path for paths in outputs.values() for path in paths]
+    if len(set(names)) < len(names):
+        raise ValueError("two of the images have the same name: segment them into different directories")
+    for path in names:
+        check_output(path, overwrite=overwrite)
+    for file, paths in outputs.items():
+        pixels = read_pixel_size(file)
+        size = _said_size(network, pixels.micrometres, file, warn) if pixel_size is None else pixel_size
+        found = segment(
+            network,
+            _read(file, network),
+            cells=cells,
+            pixel_size=size,
+            progress=lambda done, name=file.name: report(name, done),
+            **options,
+        )
+        stacks = dict(zip(paths, (found.probabilities, as_writable_labels(found.labels, file)), strict=True))
+        if len(network.classes) > 1 and found.probabilities.ndim == 3:
+            stacks[paths[0]] = found.probabilities[None]  # channels of one slice
+        write_stacks(stacks, pixels=pixels, overwrite=overwrite)
+        yield from paths
+
+
+def _said_size(network: Segmenter, size: float, file: Path, warn: Callable[[str], None]) -> float:
+    """The size of pixels that a file says, 0 if it is absurd: programs write what they please where none is known."""
+    try:
+        network.scale(size)
+    except ValueError:
+        warn(f"{file} says that its pixels are {size:g} µm wide, which is ignored: pass --pixel-size if it is so")
+        return 0.0
+    return size
+
+
+def _endings(network: Segmenter, cells: bool | None) -> tuple[str, str]:
+    labels = "cells" if wants_cells(network, cells) else "labels"
+    return (network.classes[0] if len(network.classes) == 1 else "probabilities"), labels
+
+
+def _read(file: Path, network: Segmenter) -> NDArray[np.float32]:
+    colour = network.channels == 3
+    stack = read_stack(file, colour=colour) if file.suffix.lower() in TIFF else read_image(file, colour=colour)
+    fraction = as_fraction(stack, file)
+    if colour and fraction.shape[-1] != 3:
+        fraction = np.repeat(fraction[..., None], 3, axis=-1)
+    return fraction[0] if file.suffix.lower() in TIFF and len(fraction) == 1 else fraction

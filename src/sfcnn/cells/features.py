@@ -1,0 +1,154 @@
+"""Features of edges between superpixels, for a classifier (Beier et al. 2017, features "raw", "prob", "reg", "topo").
+
+Along an edge: statistics of an image and of its Gaussian, its Laplacian of Gaussian and the eigenvalues of its Hessian
+of Gaussian, at σ = 1.6, 4.2 and 8.3 pixels. On both sides: statistics of the image in the two regions, their sizes and
+radii, combined to minimum, maximum, absolute difference and sum. Nothing depends on which region is called first, nor
+on how regions are numbered or images turned (up to rounding). Filters stay within a slice: slices of electron
+microscopy are far apart.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from bioimage_cpp import filters
+from numpy.typing import NDArray
+
+from sfcnn.cells.graph import RegionGraph
+from sfcnn.cells.metrics import Labels
+
+#: σ of the filters, in pixels.
+SIGMAS = (1.6, 4.2, 8.3)
+
+#: Columns of `statistics`.
+STATISTICS = ("mean", "sum", "min", "max", "variance", "skewness", "kurtosis", "q10", "q25", "q50", "q75", "q90")
+_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+Floats = NDArray[np.float64]
+Columns = Iterator[tuple[str, Floats]]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Numbers that describe edges."""
+
+    names: tuple[str, ...]  #: of the F columns
+    values: NDArray[np.float32]  #: (E, F), all finite
+
+
+def edge_features(graph: RegionGraph, labels: Labels, images: Mapping[str, NDArray[Any]]) -> Features:
+    """Describe the edges of a graph by images of the labels' shape, such as {"probability": p, "raw": image}."""
+    labels = np.asarray(labels)
+    for name, image in images.items():
+        if image.shape != graph.shape or labels.shape != graph.shape:
+            raise ValueError(
+                f"labels {labels.shape} and image {name!r} {image.shape} must have the shape {graph.shape}"
+            )
+        if not np.isfinite(image).all():
+            raise ValueError(f"image {name!r} has pixels that are not finite")
+    names, columns = [], []
+    for name, column in _all_columns(graph, labels, images):
+        names.append(name)
+        columns.append(column.astype(np.float32))
+    return Features(tuple(names), np.stack(columns, axis=1))
+
+
+def statistics(values: Floats, groups: NDArray[np.int64], count: int) -> Floats:
+    """(count, 12) statistics of the values (n,) in each group 0 … count − 1, in the order of STATISTICS.
+
+    Each group has values. Variance is that of the group itself (over n), kurtosis is 0 for a normal distribution, and
+    quantiles lie between two values as in numpy.quantile.
+
+    >>> statistics(np.array([1.0, 3.0, 8.0]), np.array([0, 0, 1]), 2)[:, :5]
+    array([[2., 4., 1., 3., 1.],
+           [8., 8., 8., 8., 0.]])
+    """
+    values = values[np.lexsort((values, groups))]  # sums in this order do not depend on the order of pixels
+    sizes = np.bincount(groups, minlength=count)
+    if len(sizes) > count or not sizes.all():
+        raise ValueError(f"expected values in each of the groups 0 … {count - 1}")
+    if not count:
+        return np.empty((0, len(STATISTICS)))
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    sums = np.add.reduceat(values, starts)
+    means = sums / sizes
+    low, high = values[starts], values[ends - 1]
+    deviations = values - np.repeat(means, sizes)
+    variance, third, fourth = (np.add.reduceat(deviations**power, starts) / sizes for power in (2, 3, 4))
+    # Equal values have no shape; what is left of their deviations is rounding.
+    flat = variance <= (1e-12 * np.maximum(np.abs(low), np.abs(high))) ** 2
+    spread = np.where(flat, 1, variance)
+    skewness = np.where(flat, 0, third / spread**1.5)
+    kurtosis = np.where(flat, 0, fourth / spread**2 - 3)
+    quantiles = []
+    for fraction in _QUANTILES:
+        place = fraction * (sizes - 1)
+        below = place.astype(np.int64)
+        above = np.minimum(below + 1, sizes - 1)
+        first, second = values[starts + below], values[starts + above]
+        quantiles.append(first + (place - below) * (second - first))
+    return np.stack([means, sums, low, high, variance, skewness, kurtosis, *quantiles], axis=1)
+
+
+def _all_columns(graph: RegionGraph, labels: Labels, images: Mapping[str, NDArray[Any]]) -> Columns:
+    inside = np.flatnonzero(labels)
+    nodes = labels.ravel()[inside].astype(np.int64) - 1
+    for name, image in images.items():
+        for filtered_name, filtered in _filtered(image.astype(np.float32)):
+            along = statistics(graph.along_edges(filtered), graph.contacts, len(graph.edges))
+            for statistic, column in zip(STATISTICS, along.T, strict=True):
+                yield f"{name} {filtered_name} edge {statistic}", column
+        within = statistics(image.ravel()[inside].astype(np.float64), nodes, graph.nodes)
+        for statistic, column in zip(STATISTICS, within.T, strict=True):
+            yield from _both_sides(f"{name} region {statistic}", column, graph)
+    yield from _shapes(graph, inside, nodes)
+
+
+def _filtered(image: NDArray[np.float32]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """The image and its filters, each of the image's shape, slice by slice."""
+    slices = image if image.ndim == 3 else image[None]
+
+    def each(function: Any, sigma: float) -> NDArray[np.float32]:
+        return np.stack([function(np.ascontiguousarray(one), sigma) for one in slices])
+
+    yield "value", image
+    for sigma in SIGMAS:
+        yield f"gaussian {sigma}", each(filters.gaussian_smoothing, sigma).reshape(image.shape)
+        yield f"laplacian {sigma}", each(filters.laplacian_of_gaussian, sigma).reshape(image.shape)
+        eigenvalues = each(filters.hessian_of_gaussian_eigenvalues, sigma)  # (Z, H, W, 2), the larger one first
+        for place, which in enumerate(("larger", "smaller")):
+            yield f"hessian {which} {sigma}", eigenvalues[..., place].reshape(image.shape)
+
+
+def _both_sides(name: str, column: Floats, graph: RegionGraph) -> Columns:
+    """A number of each region (N,) as four numbers of each edge that are symmetric in its two regions."""
+    first, second = column[graph.edges.T]
+    yield f"{name} min", np.minimum(first, second)
+    yield f"{name} max", np.maximum(first, second)
+    yield f"{name} difference", np.abs(first - second)
+    yield f"{name} sum", first + second
+
+
+def _shapes(graph: RegionGraph, inside: NDArray[np.int64], nodes: NDArray[np.int64]) -> Columns:
+    """Sizes, lengths and places."""
+    y, x = (place.astype(np.float64) for place in np.unravel_index(inside, graph.shape)[-2:])
+
+    def mean(values: Floats) -> Floats:
+        return np.bincount(nodes, values, minlength=graph.nodes) / graph.regions
+
+    centre_y, centre_x = mean(y), mean(x)
+    y, x = y - centre_y[nodes], x - centre_x[nodes]
+    yy, xy, xx = mean(y * y), mean(y * x), mean(x * x)
+    middle, spread = (yy + xx) / 2, np.hypot((yy - xx) / 2, xy)  # eigenvalues of the covariance are middle ± spread
+    yield from _both_sides("region pixels", graph.regions.astype(np.float64), graph)
+    yield from _both_sides("region long radius", np.sqrt(middle + spread), graph)
+    yield from _both_sides("region short radius", np.sqrt(np.maximum(middle - spread, 0)), graph)
+    u, v = graph.edges.T
+    yield "centres squared distance", (centre_y[u] - centre_y[v]) ** 2 + (centre_x[u] - centre_x[v]) ** 2
+    smaller = np.minimum(graph.regions[u], graph.regions[v])
+    yield "edge length", graph.sizes.astype(np.float64)
+    yield "edge length of smaller region", graph.sizes / smaller
+    yield "edge length of both regions", graph.sizes / (graph.regions[u] + graph.regions[v])
+    yield "edge across slices", graph.across.astype(np.float64)

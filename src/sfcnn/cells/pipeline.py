@@ -1,0 +1,158 @@
+"""From membrane probabilities to cells: superpixels, their graph, the cost of each edge, multicut (Beier et al. 2017).
+
+A slice turned by 90° gives cells turned by 90°, to the last pixel and with the same labels. As with superpixels, all is
+computed in one fixed orientation, and the exceptions are the same: probabilities that equal themselves turned by 180°.
+Stacks whose cells are joined through slices are turned as a whole.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfcnn.cells.features import Features, edge_features
+from sfcnn.cells.forest import Forest
+from sfcnn.cells.graph import RegionGraph, paint, region_graph
+from sfcnn.cells.multicut import SOLVERS, edge_costs, multicut
+from sfcnn.cells.superpixels import (
+    SuperpixelsConfig,
+    check_probabilities,
+    superpixels,
+    turn,
+    upright_turns,
+)
+
+_LARGEST = 1e9  # of the settings that have no limit by their meaning
+
+
+@dataclass(frozen=True)
+class CellsConfig:
+    """How cells are found; the numbers are those of Beier et al. for ISBI 2012.
+
+    Args:
+        superpixels: what is joined to cells
+        beta: β of the edge costs; above ½ there are more and smaller cells
+        solver: of the multicut: "greedy", "kernighan-lin", "fusion-moves", "exact"
+        time_limit: seconds for "exact", for each multicut
+        joined: find cells that continue through the slices of a stack, instead of cells in each slice by itself
+        across_weight: of edges across slices: their costs are multiplied by this and by their area, relative to the
+            largest one
+    """
+
+    superpixels: SuperpixelsConfig = field(default_factory=SuperpixelsConfig)
+    beta: float = 0.5
+    solver: str = "kernighan-lin"
+    time_limit: float = 60.0
+    joined: bool = False
+    across_weight: float = 16.0
+
+    def __post_init__(self) -> None:
+        """Check the choices and that every number makes sense."""
+        if self.solver not in SOLVERS:
+            raise ValueError(f"unknown solver {self.solver!r}, choose one of {list(SOLVERS)}")
+        if not 0 < self.beta < 1:
+            raise ValueError(f"beta must be in (0, 1), got {self.beta}")
+        for name in ("time_limit", "across_weight"):
+            if not 0 <= getattr(self, name) <= _LARGEST:
+                raise ValueError(f"{name} must be at least 0 and at most {_LARGEST:g}, got {getattr(self, name)}")
+
+
+def find_cells(
+    probabilities: ArrayLike,
+    settings: CellsConfig | None = None,
+    forest: Forest | None = None,
+    raw: ArrayLike | None = None,
+    report: Callable[[float], None] = lambda done: None,
+) -> NDArray[np.int64]:
+    """Label each pixel with its cell, from 1 on: (H, W) or (Z, H, W) as the membrane probabilities.
+
+    Without a forest the probability of a border is the mean probability along the edge. Edges across slices always
+    have that one, since forests learn from borders within slices. In a stack no label is in two slices unless cells are
+    `joined`.
+
+    Args:
+        probabilities: of membrane, in [0, 1]
+        settings: if None, the defaults, with superpixels as the forest has learned from
+        forest: classifies edges by their features, see `sfcnn.cells.learn_forest`
+        raw: the image that the probabilities were predicted from, for a forest that has learned from such
+        report: called with the fraction of the slices that is done; slices that are joined are done all at once
+
+    >>> from sfcnn.cells import find_cells
+    >>> wall = np.zeros((40, 60), np.float32)
+    >>> wall[:, 28:31] = 0.9
+    >>> len(np.unique(find_cells(wall)))
+    2
+    """
+    if settings is None:
+        settings = CellsConfig() if forest is None else CellsConfig(forest.superpixels)
+    probabilities = check_probabilities(probabilities)
+    if raw is not None:
+        raw = np.asarray(raw)
+        if raw.shape != probabilities.shape:
+            raise ValueError(f"raw image {raw.shape} and probabilities {probabilities.shape} must have the same shape")
+    if forest is None or not forest.needs_raw:
+        raw = None
+    elif raw is None:
+        raise ValueError("the forest has learned from raw images: pass those of the probabilities")
+    if probabilities.ndim == 3 and not settings.joined:
+        labels = np.empty(probabilities.shape, dtype=np.int64)
+        last = 0
+        for index, image in enumerate(probabilities):
+            labels[index] = find_cells(image, settings, forest, None if raw is None else raw[index]) + last
+            last = labels[index].max()
+            report((index + 1) / len(labels))
+        return labels
+    turns = upright_turns(probabilities, settings.superpixels.threshold)
+    upright = turn(probabilities, turns)
+    labels = _upright_cells(upright, settings, forest, None if raw is None else turn(raw, turns))
+    report(1.0)
+    return turn(labels, -turns)
+
+
+def describe(
+    probabilities: ArrayLike,
+    settings: SuperpixelsConfig | None = None,
+    raw: ArrayLike | None = None,
+    *,
+    standardized: bool = True,
+) -> tuple[NDArray[np.int64], RegionGraph, Features]:
+    """Superpixels, their graph and the features of its edges, as forests see them.
+
+    Like the network, a forest should not depend on brightness and contrast: each slice of `raw` is brought to mean 0
+    and deviation 1, unless `standardized` is False, for forests of version 0.1.
+    """
+    probabilities = check_probabilities(probabilities)
+    labels = superpixels(probabilities, settings)
+    graph = region_graph(labels)
+    images: dict[str, NDArray[Any]] = {"probability": probabilities}
+    if raw is not None:
+        images["raw"] = _standardize(np.asarray(raw)) if standardized else np.asarray(raw)
+    return labels, graph, edge_features(graph, labels, images)
+
+
+def _standardize(images: NDArray[Any]) -> NDArray[np.float32]:
+    """Each slice of (…, H, W) as the network gets it."""
+    import torch
+
+    from sfcnn.segmentation.crops import standardize  # slow to import, and forests without raw images do not need it
+
+    slices = np.ascontiguousarray(images, dtype=np.float64).reshape(-1, *images.shape[-2:])
+    return np.stack([standardize(torch.from_numpy(one)).numpy() for one in slices]).reshape(images.shape)
+
+
+def _upright_cells(
+    probabilities: NDArray[Any], settings: CellsConfig, forest: Forest | None, raw: NDArray[Any] | None
+) -> NDArray[np.int64]:
+    if forest is None:
+        regions = superpixels(probabilities, settings.superpixels)
+        graph = region_graph(regions)
+        borders = graph.edge_means(probabilities)
+    else:
+        regions, graph, features = describe(probabilities, settings.superpixels, raw, standardized=forest.standardized)
+        borders = np.where(graph.across, graph.edge_means(probabilities), forest.predict(features))
+    costs = edge_costs(borders, settings.beta)
+    areas = graph.sizes[graph.across]
+    costs[graph.across] *= settings.across_weight * areas / areas.max(initial=1)
+    return paint(regions, multicut(graph, costs, settings.solver, time_limit=settings.time_limit))

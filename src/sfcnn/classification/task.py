@@ -1,0 +1,103 @@
+"""The task of the paper's §4.1, for any images: find their class, whatever their orientation."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sfcnn.classification.augmentation import ground, random_angles, rotate_each
+from sfcnn.classification.config import ClassificationConfig
+from sfcnn.classification.data import load_splits, resolve_images
+from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction, first_images
+from sfcnn.classification.network import build_network
+from sfcnn.randomness import seeded_generator
+from sfcnn.train.run import Job, RunResult, check_directory, train_run
+from sfcnn.train.task import Outcome, Share
+
+
+class Classification:
+    """Cross-entropy on the training images of a data set, in an order that only seed, epoch and step determine."""
+
+    def __init__(self, splits: Splits, config: ClassificationConfig) -> None:
+        self.train = first_images(splits.train, config.images.train_images, "images.train_images")
+        self.held_out = first_images(splits.validation, config.images.validation_images, "images.validation_images")
+        if config.images.join_validation:
+            both = zip(self.train, self.held_out, strict=True)
+            self.train = LabelledImages(*(torch.cat(parts) for parts in both))
+        self.train_images, self.validation_images = len(self.train.labels), len(self.held_out.labels)
+        self.config = config
+        # A last batch of few images would give batch norm a poor estimate, so only whole batches are taken.
+        self.batch_size = min(config.optimization.batch_size, len(self.train.labels))
+        if self.batch_size < 2:
+            raise ValueError(f"a batch needs at least 2 images, which batch norm compares, got {self.batch_size}")
+        self.steps = len(self.train.labels) // self.batch_size
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    def order(self, epoch: int) -> Tensor:
+        """Indices (steps, batch_size) of an epoch's batches."""
+        if self._order[0] != epoch:
+            count = self.steps * self.batch_size
+            shuffled = torch.randperm(len(self.train.labels), generator=seeded_generator(self.config.seed, 0, epoch))
+            self._order = epoch, shuffled[:count].view(self.steps, self.batch_size)
+        return self._order[1]
+
+    def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
+        """Images (B, C, H, H), turned at random, in [0, 1] or in bytes, and labels (B,)."""
+        if self.batch_size % share.processes:
+            raise ValueError(f"a batch of {self.batch_size} images cannot be shared by {share.processes} processes")
+        mine = slice(share.rank, None, share.processes)
+        chosen = self.order(epoch)[step]
+        images = self.config.images
+        angles = random_angles(images.augmentation, len(chosen), seeded_generator(self.config.seed, 1, epoch, step))[
+            mine
+        ]
+        pixels = self.train.images[chosen[mine]]
+        if images.augmentation != "none":
+            pixels = as_fraction(pixels)
+            behind = ground(pixels)
+            pixels = rotate_each(pixels - behind, angles, images.resampling) + behind
+        return pixels, self.train.labels[chosen[mine]]
+
+    def outcome(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> Outcome:
+        """Cross-entropy and the number of images whose largest logit is not their label."""
+        logits = net(as_fraction(inputs))  # here, so that sets in memory and batches on their way can be bytes
+        mistakes = (logits.detach().argmax(1) != targets).sum()
+        return Outcome(F.cross_entropy(logits.float(), targets, reduction="sum"), mistakes, len(targets))
+
+    def validation(self, share: Share) -> list[tuple[Tensor, Tensor]]:
+        """This process's part of the validation images, in batches."""
+        mine = slice(share.rank, None, share.processes)
+        parts = (part[mine].split(max(self.batch_size, 100)) for part in self.held_out)
+        return list(zip(*parts, strict=True))
+
+
+def train(
+    config: ClassificationConfig, directory: Path | str, data: Path | str | None = None, **options: Any
+) -> RunResult:
+    """Train a classifier as `config` says, in a directory of its own, and return how well it does.
+
+        config = ClassificationConfig(images=ImagesConfig("folder", path="shapes", augmentation="continuous"))
+        result = train(config, "runs/shapes")
+        print(result.validation_error, load("runs/shapes").predict(["unknown.png"]).names)
+
+    Args:
+        config: all settings. Those that are left to the images of a folder are kept as the images say.
+        directory: of the run; see `sfcnn.io.runs` for what is in it.
+        data: directory of the data sets of digits, by default that of SFCNN_DATA.
+        options: of `sfcnn.train.run.train_run`: `resume`, `device`, `observers`, `warn`.
+    """
+    directory = Path(directory)
+    check_directory(directory, resume=options.get("resume", False))  # before images are read, which may take long
+    splits = load_splits(config.images, None if data is None else Path(data))
+    config = replace(config, images=resolve_images(config.images, splits))
+    job = Job(
+        config,
+        build=lambda: build_network(config.model, config.images),
+        make_task=lambda: Classification(splits, config),
+        dataset=splits.name,
+        select_last=config.images.join_validation,
+    )
+    return train_run(job, directory, **options)

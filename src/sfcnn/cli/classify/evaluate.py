@@ -1,0 +1,118 @@
+"""`sfcnn classify evaluate`: test the network of a run."""
+
+import argparse
+import math
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfcnn.cli.parser import Parser, add_data, add_device, add_overwrite
+
+if TYPE_CHECKING:
+    from sfcnn.classification import Classifier, Evaluation, LabelledImages
+
+
+def parser(prog: str) -> Parser:
+    """Options of the command."""
+    parser = Parser(
+        prog,
+        description="Test the best network of a run on the images that were held out, or on another folder of\n"
+        "labelled images. With --angles every image is also rotated, by evenly spaced angles: the error is\n"
+        "shown for each angle, and the scores of classes are those of all angles together.",
+        examples=(
+            f"{prog} runs/photos",
+            f"{prog} runs/photos --folder more-photos --confusion confusion.png",
+            f"{prog} runs/small --angles 24 --images 1000 --out angles.json",
+        ),
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="directory that `sfcnn classify train` made")
+    parser.add_argument("--split", choices=("test", "validation"), default="test", help="which images (default test)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="test on the images of this folder: subfolders are classes, or train/, validation/ and test/ with these",
+    )
+    parser.add_argument("--images", type=int, metavar="N", help="use only N of the images")
+    parser.add_argument("--angles", type=int, metavar="N", help="rotate the images by 0, 1/N, 2/N … of a full circle")
+    parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images at a time (default 100)")
+    parser.add_argument("--confusion", type=Path, metavar="FILE", help="draw the confusion matrix (PNG, PDF or SVG)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the numbers to this JSON file")
+    add_data(parser)
+    add_device(parser)
+    add_overwrite(parser)
+    return parser
+
+
+def run(prog: str, arguments: argparse.Namespace) -> None:
+    """Load the run and its data, count mistakes, print them and write them."""
+    from sfcnn.classification import load
+    from sfcnn.classification.confusion import confusion_figure
+    from sfcnn.classification.evaluate import even_degrees
+    from sfcnn.cli.console import make_console, progress
+    from sfcnn.cli.tables import class_table, error_table
+    from sfcnn.io.files import check_output, write_json
+    from sfcnn.pictures import save_figure
+
+    for output in filter(None, (arguments.out, arguments.confusion)):
+        check_output(output, overwrite=arguments.overwrite)
+    if arguments.images is not None and arguments.images < 1:
+        raise ValueError(f"--images must be at least 1, got {arguments.images}")
+    degrees = even_degrees(1 if arguments.angles is None else arguments.angles)
+    classifier = load(arguments.run, arguments.device)
+    labelled, name = _images(classifier, arguments)
+    what = f"images of {name}" if arguments.folder else f"{arguments.split} images of {name}"
+
+    console = make_console()
+    with progress(console) as report:
+        tested = partial(report, f"testing {arguments.run}")
+        evaluation = classifier.evaluate(labelled, degrees, batch_size=arguments.batch_size, progress=tested)
+    errors = evaluation.errors
+    if arguments.angles is None:
+        print(f"error {errors[0]:.2f} % on {evaluation.images:,} {what}")
+    else:
+        print(f"{evaluation.images:,} {what}, all rotated by each angle")
+        console.print(error_table(degrees, {str(arguments.run): errors}))
+    console.print(class_table(evaluation.scores()))
+    if arguments.confusion is not None:
+        figure = confusion_figure(evaluation.confusion, evaluation.classes, f"{evaluation.images:,} {what}")
+        save_figure(figure, arguments.confusion, overwrite=arguments.overwrite)
+        print(f"wrote {arguments.confusion}")
+    if arguments.out is not None:
+        write_json(arguments.out, _numbers(arguments, name, evaluation), overwrite=arguments.overwrite)
+        print(f"wrote {arguments.out}")
+
+
+def _images(classifier: "Classifier", arguments: argparse.Namespace) -> "tuple[LabelledImages, str]":
+    """The images to test on and the name of their set."""
+    from sfcnn.classification import LabelledImages, load_folder, load_splits
+
+    images = classifier.config.images
+    if arguments.folder is not None:
+        labelled, name = load_folder(arguments.folder, images, arguments.split), str(arguments.folder)
+    else:
+        splits = load_splits(images, arguments.data)
+        labelled, name = getattr(splits, arguments.split), splits.name
+    return LabelledImages(*(part[: arguments.images] for part in labelled)), name
+
+
+def _numbers(arguments: argparse.Namespace, name: str, evaluation: "Evaluation") -> dict[str, Any]:
+    """All that was counted, as JSON has it; NaN, which JSON has not, is None."""
+    errors = evaluation.errors
+    scores = [
+        {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in asdict(score).items()}
+        for score in evaluation.scores()
+    ]
+    return {
+        "run": str(arguments.run),
+        "dataset": name,
+        "split": None if arguments.folder else arguments.split,
+        "images": evaluation.images,
+        "degrees": evaluation.degrees,
+        "errors": errors,
+        "mean": sum(errors) / len(errors),
+        "worst": max(errors),
+        "classes": scores,
+        "confusion": evaluation.confusion.tolist(),
+    }

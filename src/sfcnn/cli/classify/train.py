@@ -1,0 +1,36 @@
+"""`sfcnn classify train`: a classifier from settings, in a directory of its own."""
+
+from typing import TYPE_CHECKING, Any
+
+from sfcnn.cli.training import run_training, training_parser
+
+if TYPE_CHECKING:
+    from sfcnn.cli.settings_parser import SettingsParser
+
+
+def parser(prog: str) -> "SettingsParser":
+    """Every setting is an option."""
+    from sfcnn.classification.config import ClassificationConfig
+
+    return training_parser(
+        prog,
+        ClassificationConfig,
+        "Train a network to classify images; keep its best weights, logs and checkpoints in a directory.\n"
+        "For your own images, make a folder with one subfolder of images for each class.",
+        (
+            f"{prog} --images.dataset folder --images.path photos --images.augmentation continuous --out runs/photos",
+            f"{prog} --images.dataset digits-rot --model.width 0.25 --model.orientations 4 --out runs/small \\",
+            "            --optimization.epochs 2 --optimization.batch_size 20 --optimization.learning_rate 0.005",
+            f"{prog} --out runs/small --resume --optimization.epochs 4",
+            f"{prog} --config my.yaml --data ~/data --out runs/mine",
+            f"{prog} --print_config > my.yaml",
+        ),
+    )
+
+
+def run(prog: str, arguments: Any) -> None:
+    """Train, or resume."""
+    from sfcnn.classification.config import ClassificationConfig
+    from sfcnn.classification.task import train
+
+    run_training(prog, arguments, ClassificationConfig, train)

@@ -1,0 +1,35 @@
+"""`sfcnn info`: versions, device, threads and the kernel in use, to be quoted with a question or a measurement."""
+
+import argparse
+
+from sfcnn.cli.parser import Parser
+
+
+def parser(prog: str) -> Parser:
+    """It takes no options."""
+    return Parser(
+        prog,
+        description="Print versions, processor, device, threads, and which kernel computes group convolutions:\n"
+        "compiled, with the instruction set that it uses, or PyTorch's own operators. SFCNN_KERNEL=0 in the\n"
+        "environment turns the compiled kernel off.",
+        examples=(prog,),
+    )
+
+
+def run(prog: str, arguments: argparse.Namespace) -> None:
+    """Print."""
+    from sfcnn.devices import choose_device
+    from sfcnn.io.provenance import provenance
+    from sfcnn.ops.spectral.compiled import instruction_set
+
+    known = provenance()
+    used = instruction_set()
+    lines = {
+        **known["versions"],
+        "processor": known["processor"],
+        "device": str(choose_device()),
+        "threads": known["threads"],
+        "kernel": f"compiled ({used})" if used else "PyTorch only",
+    }
+    for name, value in lines.items():
+        print(f"{name:<12}{value}")

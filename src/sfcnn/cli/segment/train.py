@@ -1,0 +1,37 @@
+"""`sfcnn segment train`: a U-Net from settings, in a directory of its own."""
+
+from typing import TYPE_CHECKING, Any
+
+from sfcnn.cli.training import run_training, training_parser
+
+if TYPE_CHECKING:
+    from sfcnn.cli.settings_parser import SettingsParser
+
+
+def parser(prog: str) -> "SettingsParser":
+    """Every setting is an option."""
+    from sfcnn.segmentation.config import SegmentationConfig
+
+    return training_parser(
+        prog,
+        SegmentationConfig,
+        "Train a U-Net that tells the class of every pixel. Name a folder with images/ and masks/ of the same names,\n"
+        "grey or RGB, or a TIFF stack and the stack of its masks. In a mask, 0 is background; what is looked for is\n"
+        "one other value, or 1, 2 … for several classes. The default network is as large as the paper's, which\n"
+        "needs a GPU, on synthetic membranes.",
+        (
+            f"{prog} --out runs/vessels --images.source pairs --images.path vessels --images.classes '[vessels]' \\",
+            "     --model.orientations 8 --model.channels 6 --model.levels 3 --crops.size 128 --crops.margin 16",
+            f"{prog} --out runs/em --images.source stack --images.path em.tif --images.masks masks.tif \\",
+            "     --images.invert_masks true --images.classes '[membranes]'",
+            f"{prog} --out runs/em --resume",
+        ),
+    )
+
+
+def run(prog: str, arguments: Any) -> None:
+    """Train, or resume."""
+    from sfcnn.segmentation.config import SegmentationConfig
+    from sfcnn.segmentation.task import train
+
+    run_training(prog, arguments, SegmentationConfig, train)

@@ -1,0 +1,1 @@
+"""Files in and out: written whole or not at all, read without running anything in them."""

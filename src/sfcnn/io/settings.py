@@ -1,0 +1,94 @@
+"""Settings as YAML files: every field of a frozen dataclass, checked by its type."""
+
+import re
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser
+
+from sfcnn.io.files import new_file
+
+Config = TypeVar("Config")
+
+_LONGEST = 600  # characters of a message about a value
+
+#: How the parser's own words are said here.
+_WORDING = (
+    (r'Parser key "(?:settings\.)?([^"]*)":', r"\1:"),
+    (r"Expected a <class '(\w+)'>\. Got value:", r"expected \1, got"),
+)
+
+
+def one_line(message: object) -> str:
+    """What jsonargparse says of a value, on one line and of bounded length."""
+    text = " ".join(str(message).split())
+    for theirs, ours in _WORDING:
+        text = re.sub(theirs, ours, text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    if not path.is_file():
+        raise ValueError(f"settings file {path} does not exist")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    # Beside its own errors the reader raises those of what it makes of texts: numbers, dates, sets.
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
+        raise ValueError(f"{path} is not a YAML file: {one_line(error)}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold settings as `name: value` lines")
+    return values
+
+
+def check_names(config: type, values: dict[str, Any], source: Path | None = None, prefix: str = "") -> None:
+    """Raise if a name is not a field of the dataclass, has no value, or has one where there are several settings."""
+    known = {field.name: field.type for field in fields(config)}
+    where = f"{source}: " if source else ""
+    for name, value in values.items():
+        if name not in known:
+            choices = [prefix + name for name in known]
+            raise ValueError(f"{where}unknown setting {f'{prefix}{name}'!r}, choose one of {choices}")
+        inner = known[name]
+        if isinstance(inner, type) and is_dataclass(inner):
+            if not isinstance(value, dict):
+                raise ValueError(
+                    f"{where}{prefix}{name} must hold settings as `name: value` lines, got {one_line(repr(value))}"
+                )
+            check_names(inner, value, source, f"{prefix}{name}.")
+        elif value is None:  # which jsonargparse would take for any type
+            raise ValueError(f"{where}{prefix}{name} must have a value, got null")
+
+
+def make_settings(config: type[Config], values: dict[str, Any]) -> Config:
+    """A dataclass from nested plain values; fields that are not named keep their defaults.
+
+    >>> from sfcnn.train.config import OptimizationConfig
+    >>> make_settings(OptimizationConfig, {"epochs": 3}).epochs
+    3
+    """
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(config, "settings")
+    try:
+        check_names(config, values)
+        return parser.instantiate(parser.parse_object({"settings": values})).settings
+    except (ArgumentError, TypeError, RecursionError) as error:
+        raise ValueError(one_line(error)) from error
+
+
+def read_settings(config: type[Config], path: Path) -> Config:
+    """A dataclass from a YAML file."""
+    values = load_yaml(path)
+    try:
+        return make_settings(config, values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def write_settings(path: Path, config: Any, *, overwrite: bool = False, **others: str) -> None:
+    """Write a dataclass as YAML, all fields, after others that are named."""
+    values = others | asdict(config)
+    with new_file(path, overwrite=overwrite) as temporary:
+        temporary.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")

@@ -1,0 +1,119 @@
+"""The spectral group convolution by the compiled kernel, where there is one and it covers what is asked.
+
+It covers CPUs, single and double precision, stride and dilation 1, and atoms that follow the symmetry of the grid.
+`SFCNN_KERNEL=0` in the environment turns it off; the name of an instruction set there chooses that one.
+"""
+
+import ctypes
+import os
+
+import torch
+from torch import Tensor
+
+from sfcnn.ops.geometry import Geometry
+from sfcnn.ops.spectral.kernel import INSTRUCTION_SETS, Library, Problem, load
+from sfcnn.ops.spectral.kernel.tables import Tables, make_tables
+
+_LARGEST_KERNEL, _MOST_ATOMS = 31, 512
+_SWITCH = "SFCNN_KERNEL"
+
+
+def instruction_set() -> str | None:
+    """The instructions that the kernel uses: "plain", "avx2" or "avx512"; None if it is not used at all."""
+    choice, library = os.environ.get(_SWITCH, ""), load()
+    if choice == "0" or library is None:
+        return None
+    name = library.name(INSTRUCTION_SETS.index(choice) if choice in INSTRUCTION_SETS else -1)
+    return None if name is None else str(name.decode())
+
+
+def is_covered(tensor: Tensor, geometry: Geometry) -> bool:
+    """Whether the kernel computes convolutions of this geometry where the tensor is, and in its precision."""
+    plain = geometry.stride == geometry.dilation == 1 and geometry.kernel_size <= _LARGEST_KERNEL
+    here = tensor.device.type == "cpu" and tensor.dtype in (torch.float32, torch.float64)
+    return plain and here and instruction_set() is not None
+
+
+class Call:
+    """One call of the kernel, with all that it points to."""
+
+    def __init__(self, library: Library, problem: Problem, tables: Tables) -> None:
+        self._library, self._problem, self._tables = library, problem, tables
+
+    def fits(self, backward: bool) -> bool:
+        """Whether the workspace stays within bounds."""
+        return self.workspace(backward) >= 0
+
+    def workspace(self, backward: bool) -> int:
+        """Bytes that each thread needs for itself, -1 if they are too many."""
+        return int(self._library.workspace(self._problem, backward))
+
+    def forward(self, features: Tensor, kernel: Tensor, result: Tensor) -> None:
+        """Fill the result (B, Ĉ, Λ, H', W')."""
+        features, kernel = features.contiguous(), kernel.contiguous()
+        self._check(self._library.forward(self._problem, *map(_address, (features, kernel, result))))
+
+    def backward(
+        self,
+        gradient: Tensor,
+        features: Tensor,
+        kernel: Tensor,
+        features_gradient: Tensor,
+        kernel_gradient: Tensor | None,
+    ) -> None:
+        """Fill the gradients of the features, which must be zero, and of the kernel, if one is given."""
+        given = gradient.contiguous(), features.contiguous(), kernel.contiguous(), features_gradient, kernel_gradient
+        self._check(self._library.backward(self._problem, *map(_address, given)))
+
+    @staticmethod
+    def _check(code: int) -> None:
+        if code == 1:
+            raise MemoryError("the compiled spectral kernel found no memory to work in")
+        if code:
+            raise RuntimeError("the compiled spectral kernel cannot run on this machine: set SFCNN_KERNEL=0")
+
+
+def _address(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr() if tensor is not None else None)
+
+
+def prepare(
+    features: Tensor,
+    kernel: Tensor,
+    filters: Tensor,
+    frequencies: list[int],
+    geometry: Geometry,
+    backward: bool,
+    tiles: int = 0,
+) -> Call | None:
+    """The call for these arguments, or None where the kernel is off or does not cover them.
+
+    `tiles` is for tests: how many pieces an image is cut into at least, to fill the lanes of vectors, or 1 for none.
+    """
+    name = instruction_set()
+    alike = features.dtype == kernel.dtype == filters.dtype and features.device == kernel.device == filters.device
+    if name is None or not alike or not is_covered(features, geometry) or len(frequencies) > _MOST_ATOMS:
+        return None
+    tables, library = make_tables(filters, tuple(frequencies), features.shape[2]), load()
+    if tables is None or library is None:
+        return None
+    batch, channels, orientations, height, width = features.shape
+    problem = Problem(
+        real_bytes=features.element_size(),
+        instruction_set=INSTRUCTION_SETS.index(name),
+        tiles=tiles,
+        threads=torch.get_num_threads(),
+        batch=batch,
+        channels=channels,
+        out_channels=kernel.shape[1] // 2,
+        orientations=orientations,
+        height=height,
+        width=width,
+        kernel_size=geometry.kernel_size,
+        margin=geometry.margin,
+        atoms=len(frequencies),
+        harmonics=len(tables.rings),
+        **{name: table.data_ptr() for name, table in vars(tables).items()},
+    )
+    call = Call(library, problem, tables)
+    return call if call.fits(backward) else None

@@ -1,0 +1,9 @@
+"""The compiled kernel of the spectral group convolution: its sources in C++, how to build and how to load them.
+
+`python -m sfcnn.ops.spectral.kernel` builds it beside its sources, where it is looked for.
+"""
+
+from sfcnn.ops.spectral.kernel.build import build
+from sfcnn.ops.spectral.kernel.library import INSTRUCTION_SETS, Library, Problem, load
+
+__all__ = ["INSTRUCTION_SETS", "Library", "Problem", "build", "load"]

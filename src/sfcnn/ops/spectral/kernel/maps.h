@@ -1,0 +1,211 @@
+// The outer steps: from pixels to slabs of their spectrum over orientations, from Y back to pixels, and the adjoints.
+#pragma once
+#include <cstring>
+
+#include "plan.h"
+
+namespace sfcnn {
+namespace SFCNN_ISA {
+
+// The rectangle of a map that a lane holds: its image, where it starts, and which of its pixels lie in the map.
+struct Rectangle {
+    int image, top, left;
+    int first_row, last_row, first_column, last_column;  // last: one beyond
+    Rectangle(const Job& job, int lane, int frame, int margin, int height, int width) {
+        const Tiling& t = job.tiling;
+        const int tiles = t.tile_rows * t.tile_columns, tile = lane % tiles;
+        image = lane / tiles < job.images ? job.first_image + lane / tiles : -1;
+        top = tile / t.tile_columns * t.height + job.row - margin;
+        left = tile % t.tile_columns * t.width + job.column - margin;
+        const int rows = job.rows + frame, columns = job.columns + frame;
+        first_row = top < 0 ? -top : 0, last_row = height - top < rows ? height - top : rows;
+        first_column = left < 0 ? -left : 0, last_column = width - left < columns ? width - left : columns;
+        if (image < 0) last_row = first_row;
+    }
+};
+
+// Squares of numbers that are turned in registers: `side` lanes by `side` pixels of 16 bytes.
+template <class Real> struct SquareOf;
+template <> struct SquareOf<float> { typedef float Row __attribute__((vector_size(16), aligned(4), may_alias)); };
+template <> struct SquareOf<double> { typedef double Row __attribute__((vector_size(16), aligned(8), may_alias)); };
+
+inline void transpose(SquareOf<float>::Row* r) {
+    using Row = SquareOf<float>::Row;
+    auto low = [](Row a, Row b) { return Row{a[0], b[0], a[1], b[1]}; };
+    auto high = [](Row a, Row b) { return Row{a[2], b[2], a[3], b[3]}; };
+    const Row p = low(r[0], r[2]), q = high(r[0], r[2]), s = low(r[1], r[3]), t = high(r[1], r[3]);
+    r[0] = low(p, s), r[1] = high(p, s), r[2] = low(q, t), r[3] = high(q, t);
+}
+inline void transpose(SquareOf<double>::Row* r) {
+    using Row = SquareOf<double>::Row;
+    const Row p{r[0][0], r[1][0]}, q{r[0][1], r[1][1]};
+    r[0] = p, r[1] = q;
+}
+
+// One map of every lane's image and lanes of strips, `line` numbers from row to row, and how numbers go between them.
+template <class Real> struct Exchange {
+    using Row = typename SquareOf<Real>::Row;
+    static constexpr int side = 16 / sizeof(Real), L = lanes<Real>;
+    const Rectangle* where;
+    Size image;  // numbers from image to image
+    Size next;   // and to the next map
+    int width;   // of the map
+
+    // Map → strips. What is outside must be zero before.
+    void gather(const Real* map, Real* strips, Size line) const {
+        visit(
+            [&](int lane, int y, int x) { strips[y * line + x * L + lane] = *pixel(map, lane, y, x); },
+            [&](int lane, int y, int x) {
+                Row square[side];
+                for (int i = 0; i < side; i++) {
+                    const Real* from = pixel(map, lane + i, y, x);
+                    square[i] = *reinterpret_cast<const Row*>(from);
+                    __builtin_prefetch(from + next);
+                }
+                transpose(square);
+                for (int i = 0; i < side; i++) *reinterpret_cast<Row*>(strips + y * line + (x + i) * L + lane) = square[i];
+            });
+    }
+
+    // Strips → map, or added to it.
+    template <bool add> void scatter(const Real* strips, Size line, Real* map) const {
+        visit(
+            [&](int lane, int y, int x) {
+                Real& to = *pixel(map, lane, y, x);
+                to = (add ? to : Real(0)) + strips[y * line + x * L + lane];
+            },
+            [&](int lane, int y, int x) {
+                Row square[side];
+                for (int i = 0; i < side; i++)
+                    square[i] = *reinterpret_cast<const Row*>(strips + y * line + (x + i) * L + lane);
+                transpose(square);
+                for (int i = 0; i < side; i++) {
+                    Row& to = *reinterpret_cast<Row*>(pixel(map, lane + i, y, x));
+                    to = add ? to + square[i] : square[i];
+                }
+            });
+    }
+
+   private:
+    template <class Number> Number* pixel(Number* map, int lane, int y, int x) const {
+        const Rectangle& r = where[lane];
+        return map + r.image * image + Size(r.top + y) * width + r.left + x;
+    }
+
+    // All pixels of all lanes, by squares where neighbouring lanes have them all, else one by one.
+    template <class One, class Square> void visit(One one, Square square) const {
+        for (int lane = 0; lane < L; lane += side) {
+            int top = 0, bottom = 1 << 30, left = 0, right = 1 << 30;  // what all lanes of a square have
+            for (int i = lane; i < lane + side; i++) {
+                const Rectangle& r = where[i];
+                if (r.first_row > top) top = r.first_row;
+                if (r.last_row < bottom) bottom = r.last_row;
+                if (r.first_column > left) left = r.first_column;
+                if (r.last_column < right) right = r.last_column;
+            }
+            if (right - left < side) bottom = top;
+            const int squares = bottom > top ? left + (right - left) / side * side : left;
+            for (int y = top; y < bottom; y++)
+                for (int x = left; x < squares; x += side) square(lane, y, x);
+            for (int i = lane; i < lane + side; i++) {
+                const Rectangle& r = where[i];
+                for (int y = r.first_row; y < r.last_row; y++) {
+                    const bool inside = y >= top && y < bottom;
+                    for (int x = r.first_column; x < (inside ? left : r.last_column); x++) one(i, y, x);
+                    if (inside)
+                        for (int x = squares; x < r.last_column; x++) one(i, y, x);
+                }
+            }
+        }
+    }
+};
+
+// The same for all lanes of a job. `Maps` are features (channels Λ maps) or outputs (output channels Λ maps) of a batch.
+template <class Real> struct Maps {
+    static constexpr int L = lanes<Real>;
+    alignas(Rectangle) unsigned char memory[L * sizeof(Rectangle)];
+    int count, height, width;
+    Maps(const Job& job, int maps, int height, int width, int frame, int margin) : count(maps), height(height), width(width) {
+        for (int lane = 0; lane < L; lane++)
+            reinterpret_cast<Rectangle*>(memory)[lane] = Rectangle(job, lane, frame, margin, height, width);
+    }
+    const Rectangle* where() const { return reinterpret_cast<const Rectangle*>(memory); }
+    Size pixels() const { return Size(height) * width; }
+    Exchange<Real> exchange() const { return {where(), count * pixels(), pixels(), width}; }
+};
+
+// A Λ×Λ matrix applied to every pixel of the slabs of a channel, in place.
+template <class Real> void transform(const Plan<Real>& plan, const Real* matrix, Real* slabs, Size slab, Real* column) {
+    const int L = plan.problem.orientations, W = width<Real>;
+    for (Size at = 0; at < slab; at += W) {
+        for (int a = 0; a < L; a++) std::memcpy(column + a * W, slabs + a * slab + at, W * sizeof(Real));
+        multiply<false>(L, L, matrix, column, W, slabs + at, slab);
+    }
+}
+
+// Features → slabs X_n, V_n of all channels: Z = F ζ.
+template <class Real> void analyse(const Plan<Real>& plan, const Job& job, const Real* features, const Workspace<Real>& w) {
+    const Problem& p = plan.problem;
+    const Maps<Real> maps(job, p.channels * p.orientations, p.height, p.width, p.kernel_size - 1, p.margin);
+    for (int c = 0; c < p.channels; c++) {
+        Real* slabs = w.slabs + c * p.orientations * w.slab;
+        std::memset(slabs, 0, p.orientations * w.slab * sizeof(Real));
+        for (int a = 0; a < p.orientations; a++)
+            maps.exchange().gather(features + (c * p.orientations + a) * maps.pixels(), slabs + a * w.slab, w.line);
+        transform(plan, plan.spectrum, slabs, w.slab, w.column);
+    }
+}
+
+// The gradient of the slabs → added to that of the features.
+template <class Real>
+void analyse_adjoint(const Plan<Real>& plan, const Job& job, const Workspace<Real>& w, Real* features_gradient) {
+    const Problem& p = plan.problem;
+    const Maps<Real> maps(job, p.channels * p.orientations, p.height, p.width, p.kernel_size - 1, p.margin);
+    for (int c = 0; c < p.channels; c++) {
+        Real* slabs = w.slab_gradients + c * p.orientations * w.slab;
+        transform(plan, plan.spectrum_adjoint, slabs, w.slab, w.column);
+        for (int a = 0; a < p.orientations; a++)
+            maps.exchange().template scatter<true>(slabs + a * w.slab, w.line,
+                                                   features_gradient + (c * p.orientations + a) * maps.pixels());
+    }
+}
+
+// Y of some strips → their outputs, y = G Y.
+template <class Real> void synthesize(const Plan<Real>& plan, const Strips& strips, const Workspace<Real>& w) {
+    const int L = plan.problem.orientations, outs = plan.problem.out_channels, W = width<Real>;
+    const Size map = Size(w.padded_strips) * lanes<Real>;
+    for (int g = 0; g < strips.groups; g++)
+        for (int o = 0; o < outs; o++)
+            multiply<false>(L, L, plan.synthesis, w.mixed + (Size(g) * L * outs + o) * W, Size(outs) * W,
+                            w.outputs + o * L * map + strips.first * lanes<Real> + g * W, map);
+}
+
+template <class Real> void synthesize_adjoint(const Plan<Real>& plan, const Strips& strips, const Workspace<Real>& w) {
+    const int L = plan.problem.orientations, outs = plan.problem.out_channels, W = width<Real>;
+    const Size map = Size(w.padded_strips) * lanes<Real>;
+    for (int g = 0; g < strips.groups; g++)
+        for (int o = 0; o < outs; o++)
+            multiply<false>(L, L, plan.synthesis_adjoint, w.outputs + o * L * map + strips.first * lanes<Real> + g * W,
+                            map, w.mixed + (Size(g) * L * outs + o) * W, Size(outs) * W);
+}
+
+template <class Real> void write_result(const Plan<Real>& plan, const Job& job, const Workspace<Real>& w, Real* result) {
+    const Problem& p = plan.problem;
+    const Maps<Real> maps(job, plan.all_outs(), plan.out_height, plan.out_width, 0, 0);
+    const Size map = Size(w.padded_strips) * lanes<Real>;
+    for (int i = 0; i < p.out_channels * p.orientations; i++)
+        maps.exchange().template scatter<false>(w.outputs + i * map, Size(job.columns) * lanes<Real>,
+                                                result + i * maps.pixels());
+}
+
+template <class Real> void read_gradient(const Plan<Real>& plan, const Job& job, const Real* gradient, const Workspace<Real>& w) {
+    const Problem& p = plan.problem;
+    const Maps<Real> maps(job, plan.all_outs(), plan.out_height, plan.out_width, 0, 0);
+    const Size map = Size(w.padded_strips) * lanes<Real>;
+    std::memset(w.outputs, 0, plan.all_outs() * map * sizeof(Real));
+    for (int i = 0; i < p.out_channels * p.orientations; i++)
+        maps.exchange().gather(gradient + i * maps.pixels(), w.outputs + i * map, Size(job.columns) * lanes<Real>);
+}
+
+}  // namespace SFCNN_ISA
+}  // namespace sfcnn

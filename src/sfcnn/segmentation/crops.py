@@ -1,0 +1,94 @@
+"""Random crops of image and mask together: turned, mirrored and bent, then padded by reflection (§4.2, App. C.2)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from kornia.geometry.transform import elastic_transform2d
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class CropConfig:
+    """How crops are drawn; the defaults are the paper's where it states them.
+
+    Args:
+        size: side of a crop, in pixels
+        margin: pixels of reflection on each side of the image: 256 + 2 · 32 = 320
+        rotate: turn by random multiples of π/2
+        reflect: mirror half of the crops
+        bend: typical displacement of elastic deformation, in pixels; 0 for none
+        bend_scale: over how many pixels the displacement varies
+    """
+
+    size: int = 256
+    margin: int = 32
+    rotate: bool = True
+    reflect: bool = True
+    bend: float = 3.0
+    bend_scale: float = 12.0
+
+    def __post_init__(self) -> None:
+        """Check that every number makes sense."""
+        if self.size < 2:
+            raise ValueError(f"size must be at least 2, got {self.size}")
+        if not 0 <= self.margin < self.size:
+            raise ValueError(f"margin must be in [0, size), since it is a reflection of the crop, got {self.margin}")
+        if self.bend < 0 or self.bend_scale <= 0:
+            raise ValueError(f"bend must be at least 0 and bend_scale above 0, got {self.bend} and {self.bend_scale}")
+
+
+def standardize(image: Tensor) -> Tensor:
+    """An image (…, H, W) with mean 0 and deviation 1, so that slices of other brightness and contrast look the same.
+
+    >>> standardize(torch.tensor([[0.2, 0.4]]))
+    tensor([[-1.,  1.]])
+    """
+    exact = image.double()  # so that the order of the pixels does not matter
+    deviation, mean = torch.std_mean(exact, correction=0)
+    return ((exact - mean) / deviation.clamp_min(1e-6)).float()
+
+
+def random_crops(
+    images: Sequence[Tensor],
+    masks: Sequence[Tensor],
+    classes: int,
+    count: int,
+    config: CropConfig,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor]:
+    """Images (C, H, W), masks (H, W) → crops (count, C, S + 2M, S + 2M), masks (count, S, S), from one generator.
+
+    S is `config.size` and M `config.margin`. The mask has no margin: a network crops it from its output. Masks hold
+    `classes` numbers 0, 1, …
+    """
+    size = config.size
+    parts = []
+    for _ in range(count):
+        z = int(torch.randint(len(images), (), generator=generator))
+        row, column = (int(torch.randint(side - size + 1, (), generator=generator)) for side in masks[z].shape)
+        window = slice(row, row + size), slice(column, column + size)
+        shares = F.one_hot(masks[z][window], classes).movedim(-1, 0)  # (K, S, S)
+        part = torch.cat([images[z][:, *window], shares])
+        turns, mirror = torch.randint(4, (2,), generator=generator).tolist()
+        part = part.rot90(turns, (-2, -1)) if config.rotate else part
+        parts.append(part.flip(-1) if config.reflect and mirror % 2 else part)
+    crops = torch.stack(parts)
+    if config.bend:
+        crops = bend(crops, config.bend, config.bend_scale, generator)
+    pictures, shares = crops[:, :-classes], crops[:, -classes:]
+    return F.pad(pictures, (config.margin,) * 4, mode="reflect"), shares.argmax(1)
+
+
+def bend(maps: Tensor, pixels: float, scale: float, generator: torch.Generator) -> Tensor:
+    """Elastic deformation of maps (B, C, S, S): displacements of `pixels` on average that vary over `scale` pixels."""
+    size = maps.shape[-1]
+    noise = torch.rand(len(maps), 2, *maps.shape[-2:], generator=generator) * 2 - 1
+    kernel = min(2 * math.ceil(3 * scale) + 1, 2 * (size // 2) - 1)
+    # Smoothing uniform noise (standard deviation 1/√3) by a Gaussian leaves 1/(2 √π σ) of its deviation; kornia's
+    # displacements are in half sides of the map.
+    deviation = 1 / (math.sqrt(3) * 2 * math.sqrt(math.pi) * scale)
+    alpha = pixels * 2 / size / deviation
+    return elastic_transform2d(maps, noise, (kernel, kernel), (scale, scale), (alpha, alpha), padding_mode="reflection")

@@ -1,0 +1,67 @@
+"""How wrong logits of pixels are: cross-entropy, balanced over classes, or Dice.
+
+With K classes, p_k the probability and t_k ∈ {0, 1} the truth of class k at a pixel, and f_k its share of the pixels of
+the training set,
+
+    cross-entropy   −mean_x Σ_k t_k ln p_k
+    balanced        −mean_x Σ_k w_k t_k ln p_k     with w_k = 1 / (K f_k): each class has the same weight in all
+    dice            1 − mean_k 2 Σ_x p_k t_k / Σ_x (p_k + t_k) + ½ cross-entropy     over the classes k ≥ 1
+
+A network that looks for one thing has one logit, that of class 1.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LOSSES = ("cross-entropy", "balanced", "dice")
+
+_RAREST = 1e-3  # share of a class below which it gets no more weight
+
+
+def class_weights(loss: str, frequencies: Tensor) -> Tensor:
+    """w_k: weight of a pixel of each class, (K,)."""
+    if loss != "balanced":
+        return torch.ones_like(frequencies)
+    return 1 / (len(frequencies) * frequencies.clamp_min(_RAREST))
+
+
+def prior_logits(loss: str, frequencies: Tensor) -> Tensor:
+    """The logits of a network that knows how frequent classes are, and nothing else: (1,) for K = 2, else (K,).
+
+    >>> prior_logits("cross-entropy", torch.tensor([0.9, 0.1])).sigmoid()
+    tensor([0.1000])
+    """
+    share = (class_weights(loss, frequencies) * frequencies).clamp_min(_RAREST)
+    share = share / share.sum()
+    return (share[1] / share[0]).log()[None] if len(share) == 2 else share.log()
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """ln p_k of all classes: (B, 1 or K, H, W) → (B, K, H, W)."""
+    if logits.shape[1] > 1:
+        return logits.log_softmax(1)
+    return torch.cat([F.logsigmoid(-logits), F.logsigmoid(logits)], dim=1)
+
+
+def pixel_loss(loss: str, logits: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss and part of the pixels that are wrong, each counted as the loss counts them: (B,) and (B,).
+
+    logits (B, 1 or K, H, W), targets (B, H, W) int64, weights (K,) of `class_weights`.
+    """
+    logp = log_probabilities(logits.float())
+    found = logp.detach().argmax(1)
+    weight = weights.to(logp)[targets]  # (B, H, W)
+    entropy = -(weight * logp.gather(1, targets[:, None])[:, 0]).mean((1, 2))
+    if loss != "dice":
+        return entropy, (weight * (found != targets)).mean((1, 2))
+    truth = F.one_hot(targets, logp.shape[1]).movedim(-1, 1).to(logp)
+    hard = F.one_hot(found, logp.shape[1]).movedim(-1, 1).to(logp)
+    return 1 - dice(logp.exp(), truth) + entropy / 2, 1 - dice(hard, truth)
+
+
+def dice(shares: Tensor, truth: Tensor) -> Tensor:
+    """2 Σ p t / Σ (p + t), the mean over the classes that are looked for: (B, K, H, W) twice → (B,); 1 if none is."""
+    both = (shares * truth).sum((2, 3))[:, 1:]
+    either = (shares + truth).sum((2, 3))[:, 1:]
+    return ((2 * both + 1) / (either + 1)).mean(1)

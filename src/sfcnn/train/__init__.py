@@ -1,0 +1,1 @@
+"""One trainer that knows no task: settings, the loop, checkpoints, runs. Needs `pip install 'sfcnn[train]'`."""

@@ -1,0 +1,183 @@
+"""Train a network in a directory of its own, from settings to result; see `sfcnn.io.runs` for what is in it."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import nn
+
+from sfcnn.io.files import remove_leftovers, write_json
+from sfcnn.io.provenance import provenance
+from sfcnn.io.runs import read_task
+from sfcnn.io.settings import make_settings, write_settings
+from sfcnn.models.twins import count_parameters
+from sfcnn.train.config import OptimizationConfig
+from sfcnn.train.distributed import make_accelerator, named_failures, share_of
+from sfcnn.train.log import Log
+from sfcnn.train.loop import Fit, Observer, Progress
+from sfcnn.train.task import Task
+
+
+class RunConfig(Protocol):
+    """What the settings of every run have, beside those of its network and images."""
+
+    task: ClassVar[str]
+
+    @property
+    def optimization(self) -> OptimizationConfig: ...  # noqa: D102
+    @property
+    def seed(self) -> int: ...  # noqa: D102
+    @property
+    def checkpoint_steps(self) -> int: ...  # noqa: D102
+    @property
+    def tensorboard(self) -> bool: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended."""
+
+    dataset: str  #: by its full name
+    train_images: int
+    validation_images: int
+    parameters: int
+    best_epoch: int  #: whose weights were kept
+    validation_error: float  #: of that epoch, in per cent
+    seconds: float  #: of all epochs
+    epochs: int
+
+
+class _Observers:
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self.observers = observers
+
+    def step(self, progress: Progress, steps: int, loss: float) -> None:
+        for observer in self.observers:
+            observer.step(progress, steps, loss)
+
+    def epoch(self, progress: Progress) -> None:
+        for observer in self.observers:
+            observer.epoch(progress)
+
+
+def check_directory(directory: Path, *, resume: bool) -> None:
+    """Raise unless a run can start in a directory, or be resumed there."""
+    if not (directory / "config.yaml").exists():
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise ValueError(f"{directory} is in use and holds no run: choose another --out")
+    elif not resume:
+        raise ValueError(f"{directory} holds a run: pass --resume to continue it, or choose another --out")
+
+
+def _check_settings(directory: Path, config: Any) -> None:
+    """Raise unless the run in a directory, if there is one, can be resumed with these settings.
+
+    It may have other checkpoints and logs and, with a schedule that does not depend on their number, more epochs than
+    before; all else must be the same.
+    """
+    path = directory / "config.yaml"
+    if not path.exists():
+        return
+    values = read_task(directory, config.task)
+    kept = make_settings(type(config), values)
+    kept = replace(kept, checkpoint_steps=config.checkpoint_steps, tensorboard=config.tensorboard)
+    epochs = config.optimization.epochs
+    if kept.optimization.schedule == "exponential" and epochs > kept.optimization.epochs:
+        kept = replace(kept, optimization=replace(kept.optimization, epochs=epochs))
+    if kept != config:
+        differing = sorted(_differences(asdict(kept), asdict(config)))
+        raise ValueError(f"{directory} was started with other settings: {', '.join(differing)}")
+
+
+def _differences(kept: dict[str, Any], asked: dict[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for name, value in kept.items():
+        if isinstance(value, dict):
+            found += _differences(value, asked[name], f"{prefix}{name}.")
+        elif value != asked[name]:
+            found.append(f"{prefix}{name} was {value}, not {asked[name]}")
+    return found
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a product gives the trainer: settings, a network, and a task to train it on."""
+
+    config: RunConfig  #: all settings, a frozen dataclass; kept in the directory
+    build: Callable[[], nn.Module]  #: makes the network, after the generator was seeded
+    make_task: Callable[[], Task]
+    dataset: str  #: full name of the images
+    select_last: bool = False  #: keep the last epoch's weights, not those with the smallest validation error
+
+
+def train_run(
+    job: Job,
+    directory: Path,
+    *,
+    resume: bool = False,
+    device: str = "auto",
+    observers: Sequence[Observer] = (),
+    warn: Callable[[str], None] = print,
+) -> RunResult:
+    """Train a network on a task in a directory of its own, or continue the run that is there.
+
+    Every process of a distributed job calls this; the first one writes.
+
+    Args:
+        job: what to train.
+        directory: of the run.
+        resume: continue a run that is there.
+        device: one of `sfcnn.devices.DEVICES`.
+        observers: who watches, in the first process.
+        warn: told of damaged checkpoints.
+    """
+    config = job.config
+    check_directory(directory, resume=resume)
+    _check_settings(directory, config)
+    accelerator = make_accelerator(config.optimization.precision, device)
+    first = share_of(accelerator).rank == 0
+    torch.manual_seed(config.seed)
+    net, task = job.build(), job.make_task()
+    accelerator.wait_for_everyone()  # all have looked at the directory before one writes to it
+    if first:
+        remove_leftovers(directory)
+        write_settings(directory / "config.yaml", config, task=config.task, overwrite=True)
+    watching = _Observers(observers if first else ())
+    fit = Fit(
+        net,
+        task,
+        config.optimization,
+        seed=config.seed,
+        directory=directory,
+        checkpoint_steps=config.checkpoint_steps,
+        select_last=job.select_last,
+        accelerator=accelerator,
+        observer=watching,
+    )
+    if resume:
+        fit.resume(warn if first else lambda _: None)
+    with named_failures(accelerator):
+        if first:
+            with closing(Log(directory, tensorboard=config.tensorboard, start=fit.progress.epoch)) as log:
+                watching.observers = [log, *observers]
+                progress = fit.run()
+        else:
+            progress = fit.run()
+        accelerator.wait_for_everyone()
+    best = progress.selected(last=job.select_last)
+    result = RunResult(
+        dataset=job.dataset,
+        train_images=task.train_images,
+        validation_images=task.validation_images,
+        parameters=count_parameters(net),
+        best_epoch=best.epoch,
+        validation_error=best.validation_error,
+        seconds=sum(record.seconds for record in progress.history),
+        epochs=len(progress.history),
+    )
+    if first:
+        write_json(directory / "result.json", {**asdict(result), "provenance": provenance()}, overwrite=True)
+    return result

@@ -1,1 +1,0 @@
-"""Training: settings, tasks, the loop, checkpoints and runs. Needs `pip install 'sfcnn[train]'`."""

@@ -1,0 +1,111 @@
+import math
+
+import pytest
+import torch
+
+from sfcnn.classification.augmentation import AUGMENTATIONS, RESAMPLINGS, ground, random_angles, rotate_each
+from sfcnn.group import rotate
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("mode", RESAMPLINGS)
+@pytest.mark.parametrize("size", [7, 28])
+def test_each_image_is_rotated_as_the_group_acts(mode: str, size: int, dtype: torch.dtype) -> None:
+    images = torch.zeros(24, 2, size, size, dtype=dtype)
+    images[..., 1:-1, 1:-1] = torch.rand(24, 2, size - 2, size - 2, dtype=dtype)
+    angles = torch.linspace(-7, 13, 24, dtype=torch.float64)
+    expected = torch.stack([rotate(image, float(angle), mode) for image, angle in zip(images, angles, strict=True)])
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+    torch.testing.assert_close(rotate_each(images, angles, mode), expected, rtol=0, atol=tolerance)
+
+
+def test_quarter_turns_are_exact_at_any_number_of_turns() -> None:
+    images = torch.rand(21, 1, 6, 6)
+    turns = torch.arange(-10, 11)
+    expected = torch.stack([image.rot90(int(turn), (-2, -1)) for image, turn in zip(images, turns, strict=True)])
+    for angles in (turns.float() * (math.pi / 2), turns.double() * (math.pi / 2)):
+        for mode in RESAMPLINGS:
+            assert torch.equal(rotate_each(images, angles, mode), expected)
+
+
+def test_the_sense_is_counter_clockwise() -> None:
+    image = torch.zeros(1, 1, 13, 13)
+    image[0, 0, 6, 11] = 1  # five pixels to the right of the centre
+    turned = rotate_each(image, torch.tensor([math.atan2(3, 4)]))[0, 0]
+    assert divmod(int(turned.argmax()), 13) == (6 - 3, 6 + 4)  # three up, four to the right
+    assert float(turned.max()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("mode", RESAMPLINGS)
+def test_an_image_does_not_depend_on_its_batch(mode: str) -> None:
+    images = torch.rand(9, 1, 28, 28)
+    angles = random_angles("continuous", 9, seeded(0))
+    angles[::4] = math.pi
+    together = rotate_each(images, angles, mode)
+    apart = torch.cat([rotate_each(images[i : i + 1], angles[i : i + 1], mode) for i in range(9)])
+    assert torch.equal(together, apart)
+
+
+def test_the_input_is_left_alone_and_nothing_is_shared() -> None:
+    images = torch.rand(4, 1, 5, 5)
+    before = images.clone()
+    rotated = rotate_each(images, torch.tensor([0.0, 0.3, math.pi, 0.0]))
+    rotated += 1
+    assert torch.equal(images, before)
+
+
+def test_no_images_give_no_images() -> None:
+    assert rotate_each(torch.rand(0, 1, 5, 5), torch.rand(0)).shape == (0, 1, 5, 5)
+    assert random_angles("continuous", 0, seeded(0)).shape == (0,)
+
+
+@pytest.mark.parametrize(("kind", "turns"), [("none", 1), ("quarter-turns", 4), ("eighth-turns", 8)])
+def test_steps_are_whole_and_all_come_up_equally_often(kind: str, turns: int) -> None:
+    steps = random_angles(kind, 4000, seeded(0)) / (2 * math.pi / turns)
+    assert torch.equal(steps, steps.round())
+    assert steps.long().bincount(minlength=turns).shape == (turns,)
+    share = steps.long().bincount() / 4000
+    torch.testing.assert_close(share, torch.full((turns,), 1 / turns), rtol=0, atol=0.03)
+
+
+def test_continuous_angles_are_uniform_on_the_circle() -> None:
+    angles = random_angles("continuous", 10_000, seeded(0))
+    assert angles.dtype == torch.float64
+    assert float(angles.min()) >= 0
+    assert float(angles.max()) < 2 * math.pi
+    share = angles.histc(16, 0, 2 * math.pi) / 10_000
+    torch.testing.assert_close(share, torch.full((16,), 1 / 16, dtype=torch.float64), rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("kind", AUGMENTATIONS)
+def test_a_seed_gives_the_same_angles(kind: str) -> None:
+    first, again, other = (random_angles(kind, 50, seeded(seed)) for seed in (3, 3, 4))
+    assert torch.equal(first, again)
+    assert torch.equal(first, other) == (kind == "none")
+
+
+def test_mistakes_are_named() -> None:
+    images = torch.rand(2, 1, 5, 5)
+    with pytest.raises(ValueError, match="unknown augmentation 'flips', choose one of"):
+        random_angles("flips", 3, seeded(0))
+    with pytest.raises(ValueError, match=r"unknown resampling 'nearest', choose one of \['bilinear', 'bicubic'\]"):
+        rotate_each(images, torch.zeros(2), "nearest")
+    for wrong in (images[0], images[..., :4]):
+        with pytest.raises(ValueError, match=r"square images \(B, C, H, H\), got \("):
+            rotate_each(wrong, torch.zeros(len(wrong)))
+    for angles in (torch.zeros(3), torch.zeros(2, 1), torch.tensor(0.0)):
+        with pytest.raises(ValueError, match="expected one angle for each of 2 images"):
+            rotate_each(images, angles)
+
+
+def test_the_ground_is_the_colour_of_the_border() -> None:
+    images = torch.rand(2, 3, 9, 7)
+    images[0, 1, [0, -1]] = images[0, 1, :, [0, -1]] = 0.25
+    images[0, 1, 0, 3] = 1.0  # something that reaches the border
+    found = ground(images)
+    assert found.shape == (2, 3, 1, 1)
+    assert found[0, 1] == 0.25
+    assert not ground(torch.zeros(4, 1, 28, 28)).any()

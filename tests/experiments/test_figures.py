@@ -1,0 +1,79 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfcnn.experiments.figures import (
+    error_against_orientations,
+    error_curves,
+    error_panels,
+    error_points,
+    segmentation_rows,
+)
+from sfcnn.pictures import save_figure
+
+
+def points_of(line: Any) -> list[tuple[float, float]]:
+    return list(zip(line.get_xdata(), line.get_ydata(), strict=True))
+
+
+def test_every_network_has_a_panel_with_closed_curves(tmp_path: Path) -> None:
+    panels = {"one": {"none": [3.0, 9.0], "π/2": [2.0, 2.0]}, "two": {"none": [1.0, 50.0]}}
+    figure = error_panels([0, 180], panels, "some digits")
+    assert [axes.get_title() for axes in figure.axes] == ["one", "two"]
+    for axes, series in zip(figure.axes, panels.values(), strict=True):
+        assert [line.get_label() for line in axes.lines] == list(series)
+        for line, errors in zip(axes.lines, series.values(), strict=True):
+            assert points_of(line) == [(0, errors[0]), (180, errors[1]), (360, errors[0])]  # 360° is 0°
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()  # so that they can be compared
+    assert figure.axes[0].get_ylim()[0] == 0
+    largest = max(error for series in panels.values() for errors in series.values() for error in errors)
+    assert figure.axes[0].get_ylim()[1] > largest  # no line leaves its panel
+    save_figure(figure, tmp_path / "panels.png")
+    assert (tmp_path / "panels.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_errors_stand_over_the_number_of_orientations_with_their_deviations(tmp_path: Path) -> None:
+    series = {"few": {1: (40.0, 2.0), 4: (20.0, 1.0)}, "many": {1: (30.0, 0.0), 2: (25.0, 3.0), 4: (10.0, 0.5)}}
+    figure = error_against_orientations(series, "some digits")
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "4"]
+    assert axes.get_xscale() == "log"
+    for container, points in zip(axes.containers, series.values(), strict=True):
+        line, _, (bars,) = container
+        assert points_of(line) == [(number, mean) for number, (mean, _) in points.items()]
+        for (number, (mean, deviation)), segment in zip(points.items(), bars.get_segments(), strict=True):
+            assert segment.tolist() == [[number, mean - deviation], [number, mean + deviation]]
+    assert axes.get_legend_handles_labels()[1] == ["few", "many"]
+    save_figure(figure, tmp_path / "orientations.png")
+
+
+def test_single_runs_are_points_with_their_mean() -> None:
+    points = {"one": [1.0, 2.0, 6.0], "two": [4.0]}
+    (axes,) = error_points(points, "some digits").axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["one", "two"]
+    drawn = [points_of(line) for line in axes.lines]
+    assert drawn == [[(0, 1.0), (0, 2.0), (0, 6.0)], [(1, 4.0)]]
+    means = [np.asarray(path.vertices)[:, 1] for lines in axes.collections for path in lines.get_paths()]
+    assert np.array_equal(means, [[3.0, 3.0], [4.0, 4.0]])
+    assert axes.get_ylim()[0] == 0
+
+
+def test_curves_are_closed() -> None:
+    (axes,) = error_curves([0, 180], {"a": [1.0, 2.0], "b": [0.5, 0.5]}, "title").axes
+    assert [points_of(line) for line in axes.lines] == [
+        [(0, 1), (180, 2), (360, 1)],
+        [(0, 0.5), (180, 0.5), (360, 0.5)],
+    ]
+    assert axes.get_legend_handles_labels()[1] == ["a", "b"]
+
+
+def test_labels_are_coloured_and_images_grey() -> None:
+    labels = np.array([[0, 1], [2, 1]])
+    rows = {name: {"image": np.eye(2), "cells": labels} for name in ("one", "two")}
+    figure = segmentation_rows(rows, "some cells")
+    assert [axes.get_title() for axes in figure.axes] == ["image", "cells", "", ""]
+    colors = np.asarray(figure.axes[1].images[0].get_array())
+    assert not colors[0, 0].any()  # what is no cell is black
+    assert np.array_equal(colors[0, 1], colors[1, 1])
+    assert not np.array_equal(colors[0, 1], colors[1, 0])

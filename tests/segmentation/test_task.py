@@ -1,0 +1,206 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from sfcnn.io.stacks import write_stack
+from sfcnn.models import count_parameters, membrane_unet
+from sfcnn.segmentation.config import SegmentationConfig, SlicesConfig, UNetConfig
+from sfcnn.segmentation.crops import CropConfig
+from sfcnn.segmentation.data import load_slices, resolve
+from sfcnn.segmentation.losses import LOSSES
+from sfcnn.segmentation.network import build_network
+from sfcnn.segmentation.predict import load
+from sfcnn.segmentation.synthetic import synthetic_membranes
+from sfcnn.segmentation.task import Labelled, SegmentationTask, class_frequencies, make_task, train
+from sfcnn.train.config import OptimizationConfig
+from sfcnn.train.distributed import make_accelerator
+from sfcnn.train.loop import Fit
+from sfcnn.train.task import Share
+from train.test_distributed import Silent
+from train.test_resume import StopAfter, assert_same_run
+
+CROPS = CropConfig(size=32, margin=8, bend=1.0, bend_scale=6.0)
+
+
+def small_task(loss: str = "cross-entropy", **changes: int) -> SegmentationTask:
+    images, membranes = synthetic_membranes(4, 72, seed=0, cell=24)
+
+    def part(which: slice) -> Labelled:
+        return images[which, None].unbind(), membranes[which].long().unbind()
+
+    numbers = {"batch_size": 4, "steps": 6, "seed": 0} | changes
+    return SegmentationTask(part(slice(3)), part(slice(3, 4)), crops=CROPS, loss=loss, **numbers)
+
+
+def test_a_batch_depends_on_seed_epoch_and_step_only_and_is_shared() -> None:
+    whole = small_task().batch(2, 3, Share())
+    assert [tuple(part.shape) for part in whole] == [(4, 1, 48, 48), (4, 32, 32)]
+    assert torch.equal(small_task().batch(2, 3, Share())[0], whole[0])
+    assert not torch.equal(small_task().batch(2, 4, Share())[0], whole[0])
+    assert not torch.equal(small_task(seed=1).batch(2, 3, Share())[0], whole[0])
+    for part, both in enumerate(whole):
+        halves = [small_task().batch(2, 3, Share(rank, 2))[part] for rank in range(2)]
+        assert torch.equal(torch.stack(halves, 1).flatten(0, 1), both)
+    with pytest.raises(ValueError, match="a batch of 4 crops cannot be shared by 3 processes"):
+        small_task().batch(0, 0, Share(0, 3))
+
+
+def test_loss_and_mistakes_are_means_over_pixels_and_sums_over_crops() -> None:
+    targets = torch.tensor([[[1, 0]], [[1, 1]]])
+    logits = torch.tensor([[[[2.0, 2.0]]], [[[-1.0, 3.0]]]])
+    outcome = small_task().outcome(nn.Identity(), logits, targets)
+    softplus = nn.functional.softplus
+    expected = (softplus(-logits[0, 0, 0, 0]) + softplus(logits[0, 0, 0, 1])) / 2
+    expected = expected + (softplus(-logits[1, 0, 0, 0]) + softplus(-logits[1, 0, 0, 1])) / 2
+    torch.testing.assert_close(outcome.loss, expected)
+    assert (float(outcome.mistakes), outcome.images) == (1.0, 2)
+
+
+def test_slices_held_out_are_cut_side_by_side() -> None:
+    task = small_task()
+    pieces = task.validation(Share())
+    assert len(pieces) == 4  # 72 pixels hold two crops of 32 each way
+    image, masks = task.held_out
+    inputs, targets = pieces[3]
+    assert torch.equal(targets[0], masks[0][32:64, 32:64])
+    assert torch.equal(inputs[0, 0, 8:-8, 8:-8], image[0][0, 32:64, 32:64])
+    shared = [piece for rank in range(2) for piece in task.validation(Share(rank, 2))]
+    assert len(shared) == 4
+
+
+def test_images_smaller_than_a_crop_are_continued_by_reflection() -> None:
+    sizes = ((20, 50), (40, 20), (7, 9))
+    labelled = [torch.rand(1, *size) for size in sizes], [torch.ones(size, dtype=torch.int64) for size in sizes]
+    task = SegmentationTask(labelled, labelled, crops=CROPS, batch_size=4, steps=1, seed=0)
+    assert all(min(mask.shape) >= 32 for mask in task.train[1])
+    assert len(task.validation(Share())) == 3
+    inputs, targets = task.batch(0, 0, Share())
+    assert inputs.shape == (4, 1, 48, 48)
+    assert (targets == 1).all()
+    with pytest.raises(ValueError, match="as many masks as images, and at least one, got 2 and 3"):
+        SegmentationTask((labelled[0], labelled[1][:2]), labelled, crops=CROPS, batch_size=1, steps=1, seed=0)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_small_network_learns_membranes(loss: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = membrane_unet(4, channels=4, levels=2, input_kernel_size=5, kernel_size=3, crop=8, dropout=0.0)
+    fit = Fit(
+        net,
+        small_task(loss, steps=12),
+        replace(OptimizationConfig(), epochs=3, learning_rate=0.02, schedule="cosine"),
+        seed=0,
+        directory=tmp_path,
+        checkpoint_steps=0,
+        select_last=False,
+        accelerator=make_accelerator("float32"),
+        observer=Silent(),
+    )
+    history = fit.run().history
+    part = float(small_task().held_out[1][0].float().mean())
+    nothing = {"cross-entropy": 100 * part, "balanced": 50.0, "dice": 100.0}[loss]  # error of calling nothing membrane
+    assert history[-1].validation_error < 0.6 * nothing
+    assert history[-1].validation_loss < history[0].validation_loss
+
+
+class NoFloat64(TorchDispatchMode):
+    """Fails on any number of double precision, which some accelerators do not have."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for value in tree_leaves((args, kwargs, result)):
+            assert not (isinstance(value, torch.Tensor) and value.dtype == torch.float64), func
+        return result
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_nothing_on_the_device_is_float64(loss: str) -> None:
+    task = small_task(loss)
+    net = membrane_unet(4, channels=2, levels=2, input_kernel_size=5, kernel_size=3, crop=8, engine="direct")
+    inputs, targets = task.batch(0, 0, Share())
+    with NoFloat64():
+        task.outcome(net, inputs, targets).loss.backward()
+
+
+CONFIG = SegmentationConfig(
+    model=UNetConfig(orientations=4, channels=2, levels=2, input_kernel_size=5, kernel_size=3),
+    images=SlicesConfig("stack", "em.tif", "masks.tif", validation=1, classes=("membranes",), invert_masks=True),
+    crops=CropConfig(size=16, margin=4, bend=1.0, bend_scale=4.0),
+    optimization=OptimizationConfig(epochs=2, batch_size=2, learning_rate=0.02),
+    steps=4,
+    checkpoint_steps=1,
+)
+
+
+@pytest.fixture
+def _stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    images, membranes = synthetic_membranes(3, 40, cell=12)
+    write_stack(Path("em.tif"), (255 * images).byte().numpy())
+    write_stack(Path("masks.tif"), np.where(membranes.numpy(), 0, 255).astype(np.uint8))
+
+
+@pytest.mark.usefixtures("_stacks")
+def test_a_run_can_be_stopped_and_loaded(tmp_path: Path) -> None:
+    result = train(CONFIG, tmp_path / "whole")
+    assert (result.dataset, result.train_images, result.validation_images) == ("em.tif", 2, 1)
+    with pytest.raises(RuntimeError, match="stopped"):
+        train(CONFIG, tmp_path / "run", observers=[StopAfter(5)])
+    torch.manual_seed(7)
+    train(CONFIG, tmp_path / "run", resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    segmenter = load(tmp_path / "run", device="cpu")
+    assert segmenter.config == replace(CONFIG, images=replace(CONFIG.images, channels=1))
+    assert segmenter.network(torch.rand(1, 1, 24, 32)).shape == (1, 1, 16, 24)
+
+
+@pytest.mark.usefixtures("_stacks")
+def test_nothing_is_made_if_no_slice_is_left_to_train_on(tmp_path: Path) -> None:
+    config = replace(CONFIG, images=replace(CONFIG.images, validation=3))
+    with pytest.raises(ValueError, match="must leave slices to train on, got 3 and 0 of 3"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("_stacks")
+def test_slices_left_out_are_never_seen(tmp_path: Path) -> None:
+    slices = load_slices(CONFIG.images)
+    config = resolve(replace(CONFIG, images=replace(CONFIG.images, test=1)), slices)
+    task = make_task(config, slices)
+    assert (task.train_images, task.validation_images) == (1, 1)
+    slices.images[2].fill_(torch.nan)
+    for epoch in range(3):
+        assert make_task(config, slices).batch(epoch, 0, Share())[0].isfinite().all()
+
+
+def test_a_network_begins_at_the_prior(tmp_path: Path) -> None:
+    """Rare things begin as rare, so that the first steps need not be spent on saying no."""
+    rare = np.zeros((60, 60), np.uint8)
+    rare[:3] = 255
+    for kind, image in (("images", rare), ("masks", rare)):
+        (tmp_path / "pairs" / kind).mkdir(parents=True)
+        for name in "ab":
+            Image.fromarray(image).save(tmp_path / "pairs" / kind / f"{name}.png")
+    assert class_frequencies([torch.from_numpy(rare > 0).long()], 2).tolist() == pytest.approx([0.95, 0.05])
+    images = SlicesConfig("pairs", str(tmp_path / "pairs"), validation=1)
+    optimization = OptimizationConfig(epochs=1, batch_size=1, learning_rate=1e-12)
+    config = replace(CONFIG, images=images, optimization=optimization, steps=1)
+    train(config, tmp_path / "run")
+    head = load(tmp_path / "run", device="cpu").network.head
+    bias = head[-1].bias  # type: ignore[index]
+    assert float(bias.sigmoid().detach()) == pytest.approx(0.05, abs=1e-4)
+
+
+def test_plain_twins_match() -> None:
+    model = UNetConfig(orientations=8, channels=4, levels=2, input_kernel_size=5, kernel_size=5)
+    steerable = count_parameters(build_network(SegmentationConfig(model=model)))
+    plain = SegmentationConfig(model=replace(model, kind="plain-parameters"))
+    assert abs(count_parameters(build_network(plain)) / steerable - 1) < 0.1
