@@ -125,8 +125,6 @@ template <class Real> struct Responses {
             const int slot = plan.class_slot[number], count = plan.class_slot[number + 1] - slot;
             multiply<false>(size, count, plan.atoms_adjoint[number], atoms + slot * W, W, work.components + first * W, W);
         }
-        const int left = work.strips;
-        (void)left;
         for (int i = 0; i < group; i++)
             for (int v = 0; v < lanes<Real>; v += vector<Real>)
                 join_window(plan.classes, work.components + i * lanes<Real> + v,
