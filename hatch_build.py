@@ -5,6 +5,7 @@ leaves the kernel out on purpose.
 """
 
 import os
+import re
 import runpy
 import sysconfig
 from pathlib import Path
@@ -13,6 +14,22 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 KERNEL = Path("src/sfcnn/ops/spectral/kernel")
+#: Processors by their number in the header of an ELF file.
+MACHINES = {62: "x86_64", 183: "aarch64"}
+
+
+def platform_tag(library: Path) -> str:
+    """Where a wheel with this library works: "manylinux_2_28_x86_64" if it needs glibc 2.28 and nothing else.
+
+    That is what PEP 600 asks for. A library that needs the compiler's own runtime is for this kind of system only.
+    """
+    data = library.read_bytes()
+    versions = [(int(major), int(minor)) for major, minor in re.findall(rb"\0GLIBC_(\d+)\.(\d+)", data)]
+    machine = MACHINES.get(int.from_bytes(data[18:20], "little")) if data.startswith(b"\x7fELF") else None
+    if versions and machine and not re.search(rb"\0lib(stdc\+\+|gcc_s|c\+\+|asan|tsan)\.so", data):
+        major, minor = max(versions)
+        return f"manylinux_{major}_{minor}_{machine}"
+    return re.sub("[-.]", "_", sysconfig.get_platform())
 
 
 class KernelHook(BuildHookInterface[Any]):
@@ -22,14 +39,16 @@ class KernelHook(BuildHookInterface[Any]):
         """Called before a wheel is built, also for an editable installation."""
         directory = Path(self.root) / KERNEL
         library: Path | None = None
+        reason = "since SFCNN_KERNEL=0"
         if os.environ.get("SFCNN_KERNEL") != "0":
             library = runpy.run_path(str(directory / "build.py"))["build"]()
+            reason = "for want of a C++ compiler that works"
         for other in directory.glob("*.so"):
             if other != library:
                 other.unlink()  # of older sources
         if library is None:
-            self.app.display_warning("sfcnn: installed without its compiled kernel, for want of a C++ compiler")
+            self.app.display_warning(f"sfcnn: installed without its compiled kernel, {reason}; PyTorch does its work")
             return
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        build_data["tag"] = f"py3-none-{platform_tag(library)}"
         build_data["artifacts"].append(f"/{KERNEL.as_posix()}/*.so")

@@ -7,7 +7,9 @@ an empty environment and use them from outside of the checkout. They need a pack
 import functools
 import json
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -24,6 +26,7 @@ import yaml
 
 import sfcnn
 from sfcnn.cli import COMMANDS, EXTRAS
+from sfcnn.ops.spectral.kernel.build import find_compiler, library_name
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -237,7 +240,7 @@ def test_it_is_marked_as_typed_and_licensed() -> None:
 def data_files() -> set[str]:
     """What is no Python in the package, as it lies in a wheel."""
     paths = (ROOT / "src" / "sfcnn").rglob("*")
-    files = (path for path in paths if path.is_file() and path.suffix not in (".py", ".pyc"))
+    files = (path for path in paths if path.is_file() and path.suffix not in (".py", ".pyc", ".so"))
     return {str(path.relative_to(ROOT / "src")) for path in files}
 
 
@@ -267,7 +270,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
         assert (ROOT / "LICENSE").read_bytes() == wheel.read(f"{information}/licenses/LICENSE")
     package = {name for name in names if not name.startswith(information)}
     modules = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "sfcnn").rglob("*.py")}
-    assert package == modules | data_files()
+    compiled = {name for name in package if name.endswith(".so")}
+    assert compiled == ({f"sfcnn/ops/spectral/kernel/{library_name()}"} if find_compiler() else set())
+    assert package - compiled == modules | data_files()
     assert "sfcnn/py.typed" in package
     assert "sfcnn/experiments/configs/orientations.yaml" in package
     assert "sfcnn/pretrained/isbi2012/best.safetensors" in package
@@ -282,6 +287,49 @@ def test_the_sdist_holds_what_tests_and_documentation_need(built: Path) -> None:
     made = ("build/", "dist/", "data/", "runs/", "experiments/", ".")
     unwanted = {name for name in names if "__pycache__" in name or name.startswith(made)}
     assert unwanted <= {".gitignore"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_compiler() is None or sys.platform != "linux", reason="needs a compiler, and Linux")
+def test_the_wheel_says_where_it_works(built: Path, tmp_path: Path) -> None:
+    """Its tag names the newest glibc that the kernel needs, if it needs nothing else."""
+    with zipfile.ZipFile(only(built, "*.whl")) as wheel:
+        library = Path(wheel.extract(f"sfcnn/ops/spectral/kernel/{library_name()}", tmp_path))
+    needed = re.findall(r"NEEDED +(\S+)", subprocess.check_output(["objdump", "-p", str(library)], text=True))
+    symbols = subprocess.check_output(["objdump", "-T", str(library)], text=True)
+    newest = max((int(major), int(minor)) for major, minor in re.findall(r"GLIBC_(\d+)\.(\d+)", symbols))
+    alone = not any(name.startswith(("libstdc++", "libgcc_s")) for name in needed)
+    place = f"manylinux_{newest[0]}_{newest[1]}" if alone else "linux"
+    assert only(built, "*.whl").name.endswith(f"-py3-none-{place}_{platform.machine()}.whl")
+
+
+BROKEN = "#!/bin/sh\necho broken >&2\nexit 1\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"PATH": "nothing"}, "for want of a C++ compiler"),
+        ({"CXX": "./broken"}, "for want of a C++ compiler"),
+        ({"SFCNN_KERNEL": "0"}, "SFCNN_KERNEL=0"),
+    ],
+)
+def test_a_wheel_without_the_kernel(variables: dict[str, str], reason: str, tmp_path: Path) -> None:
+    """Where there is no compiler it is built all the same, for any machine, and says so in one line."""
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    without = shutil.ignore_patterns("*.so", "__pycache__", "pretrained")
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=without)
+    (tmp_path / "broken").write_text(BROKEN, encoding="utf-8")
+    (tmp_path / "broken").chmod(0o755)
+    clean = {name: value for name, value in os.environ.items() if name not in ("CXX", "SFCNN_KERNEL")}
+    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", "dist"]
+    done = subprocess.run(words, cwd=tmp_path, env=clean | variables, capture_output=True, text=True, check=False)
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert only(tmp_path / "dist", "*.whl").name.endswith("-py3-none-any.whl")
+    (line,) = [line for line in output.splitlines() if "without its compiled kernel" in line]
+    assert reason in line
 
 
 class Environment:
@@ -318,6 +366,8 @@ def test_an_installed_core_works_from_outside(environment: Environment) -> None:
     assert where.startswith(f"works {PROJECT['version']} {environment.bin.parent}")
     for words in (("sfcnn",), ("python", "-m", "sfcnn")):
         assert environment.run(*words, "--version").stdout == f"sfcnn {PROJECT['version']}\n"
+    kernel = environment.run("sfcnn", "info").stdout.splitlines()[-1]
+    assert re.match(r"kernel +compiled \(" if find_compiler() else r"kernel +PyTorch only \(not compiled", kernel)
     refusal = environment.run("sfcnn", "train", "--out", "run", code=2).stderr
     assert "pip install 'sfcnn[train]'" in refusal
     listed = json.loads(environment.run("python", "-m", "pip", "list", "--format", "json").stdout)

@@ -1,6 +1,7 @@
 """`sfcnn info`: versions, device, threads and the kernel in use, to be quoted with a question or a measurement."""
 
 import argparse
+import os
 
 from sfcnn.cli.parser import Parser
 
@@ -10,8 +11,8 @@ def parser(prog: str) -> Parser:
     return Parser(
         prog,
         description="Print versions, processor, device, threads, and which kernel computes group convolutions:\n"
-        "compiled, with the instruction set that it uses, or PyTorch's own operators. SFCNN_KERNEL=0 in the\n"
-        "environment turns the compiled kernel off.",
+        "compiled, with the instruction set that it uses, or PyTorch's own operators, and why. SFCNN_KERNEL=0 in\n"
+        "the environment turns the compiled kernel off.",
         examples=(prog,),
     )
 
@@ -29,7 +30,21 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         "processor": known["processor"],
         "device": str(choose_device()),
         "threads": known["threads"],
-        "kernel": f"compiled ({used})" if used else "PyTorch only",
+        "kernel": f"compiled ({used})" if used else f"PyTorch only ({_why_not()})",
     }
     for name, value in lines.items():
         print(f"{name:<12}{value}")
+
+
+def _why_not() -> str:
+    """Why the compiled kernel is not used."""
+    from sfcnn.ops.spectral.kernel import library_path, load
+
+    choice = os.environ.get("SFCNN_KERNEL", "")
+    if choice == "0":
+        return "SFCNN_KERNEL=0"
+    if load() is not None:
+        return f"this machine has no {choice}"
+    if library_path().exists():
+        return f"{library_path()} cannot be loaded"
+    return "not compiled: with a C++ compiler, python -m sfcnn.ops.spectral.kernel does it"

@@ -3,6 +3,8 @@
 import ctypes
 import multiprocessing
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,7 +23,7 @@ from torch import Tensor
 from sfcnn import GroupConv2d
 from sfcnn.ops import ENGINES, Atoms, Geometry, Padding, sample_atoms
 from sfcnn.ops.spectral import compiled
-from sfcnn.ops.spectral.kernel import INSTRUCTION_SETS, Library, build, load
+from sfcnn.ops.spectral.kernel import INSTRUCTION_SETS, Library, build, library_path, load
 from sfcnn.ops.spectral.kernel.tables import components, make_tables
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
@@ -380,6 +382,38 @@ def test_without_a_compiler_there_is_no_library(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
+def test_with_a_broken_compiler_there_is_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    assert build(tmp_path / "here") is None
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_where_nothing_can_be_written_there_is_no_library(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert build(tmp_path / "file" / "beneath") is None
+
+
+@pytest.mark.skipif("SFCNN_KERNEL_LIBRARY" in os.environ, reason="another library")
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("readelf") is None, reason="needs readelf")
+def test_the_library_needs_the_c_library_only() -> None:
+    """Its C++ runtime is its own, and hidden from that of PyTorch."""
+    archive = subprocess.check_output([os.environ.get("CXX", "c++"), "-print-file-name=libstdc++.a"], text=True)
+    if not Path(archive.strip()).is_absolute():
+        pytest.skip("the compiler has no runtime to link with")
+    words = ["readelf", "--wide", "--dynamic", "--dyn-syms", str(library_path())]
+    text = subprocess.check_output(words, text=True)
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", text)
+    assert needed
+    assert all(re.match(r"libc\.|libm\.|libpthread\.|ld-linux", name) for name in needed)
+    symbols = [line.split() for line in text.splitlines() if re.match(r"\s*\d+: ", line)]
+    shown = {words[7] for words in symbols if words[6] != "UND"}
+    assert {name for name in shown if not name.startswith("sfcnn_")} == set()
+    assert len(shown) == 4
+
+
 @pytest.mark.slow
 @pytest.mark.skipif("SFCNN_KERNEL_LIBRARY" in os.environ, reason="would run itself")
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
@@ -398,7 +432,7 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "SFCNN_KERNEL_LIBRARY": str(library),
     }
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__]
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", __file__]  # -s: a report ends it at once
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stdout[-4000:] + outcome.stderr[-4000:]
 

@@ -4,6 +4,6 @@
 """
 
 from sfcnn.ops.spectral.kernel.build import build
-from sfcnn.ops.spectral.kernel.library import INSTRUCTION_SETS, Library, Problem, load
+from sfcnn.ops.spectral.kernel.library import INSTRUCTION_SETS, Library, Problem, library_path, load
 
-__all__ = ["INSTRUCTION_SETS", "Library", "Problem", "build", "load"]
+__all__ = ["INSTRUCTION_SETS", "Library", "Problem", "build", "library_path", "load"]

@@ -6,7 +6,6 @@ called. The name of the library holds a digest of the sources, so that one never
 
 import hashlib
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +13,8 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-pthread", "-Wall", "-Wextra")
+#: GCC would load all factors of a block before their products, and so run out of the 32 registers.
+ARM_FLAGS = ("-fno-schedule-insns",)
 X86_SETS = {
     "avx2": ("-mavx2", "-mfma"),
     "avx512": ("-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma", "-mprefer-vector-width=512"),
@@ -36,33 +37,52 @@ def find_compiler() -> str | None:
     return None
 
 
-def build(directory: Path = SOURCES, extra: tuple[str, ...] = (), machine: str = "") -> Path | None:
-    """Compile the library into a directory; None without a compiler, or if it cannot compile this.
+def _target(compiler: str) -> str:
+    """What a compiler compiles for, such as "x86_64-linux-gnu"."""
+    words = [*compiler.split(), "-dumpmachine"]
+    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
-    `extra` are further options for the compiler, and `machine` is what it compiles for, if not this machine.
+
+def _compile(compiler: str, extra: tuple[str, ...], scratch: str) -> list[str]:
+    """The object files, one for each instruction set and one for the driver."""
+    target = _target(compiler)
+    x86 = target.startswith(("x86_64", "amd64"))
+    flags = [*FLAGS, *(("-DSFCNN_X86",) if x86 else ARM_FLAGS if target.startswith(("aarch64", "arm64")) else ())]
+    units: dict[str, tuple[str, ...]] = {"driver": (), "plain": ("-DSFCNN_ISA=plain",)}
+    if x86:
+        units |= {name: (f"-DSFCNN_ISA={name}", *own) for name, own in X86_SETS.items()}
+    for unit, own in units.items():
+        source = SOURCES / ("driver.cpp" if unit == "driver" else "kernel.cpp")
+        words = [*compiler.split(), *flags, *extra, *own, "-c", str(source), "-o", f"{scratch}/{unit}.o"]
+        subprocess.run(words, check=True)
+    return [f"{scratch}/{unit}.o" for unit in units]
+
+
+def _link(compiler: str, extra: tuple[str, ...], objects: list[str], made: str) -> None:
+    """The library: it holds its own copy of the C++ runtime where the linker can do that, and shows it to nobody."""
+    exports = Path(f"{made}.exports")
+    exports.write_text("{ global: sfcnn_*; local: *; };", encoding="utf-8")
+    words = [*compiler.split(), "-shared", "-pthread", *extra, *objects, "-o", made]
+    alone = ["-static-libstdc++", "-static-libgcc", "-Wl,--gc-sections", f"-Wl,--version-script={exports}"]
+    if subprocess.run([*words, *alone], capture_output=True, check=False).returncode:
+        subprocess.run(words, check=True)
+
+
+def build(directory: Path = SOURCES, extra: tuple[str, ...] = ()) -> Path | None:
+    """Compile the library into a directory; None without a compiler, or if it fails or the directory is read-only.
+
+    It is built for whatever machine the compiler compiles for. `extra` are further options for the compiler.
     """
     compiler = find_compiler()
     if compiler is None:
         return None
-    x86 = (machine or platform.machine()).lower() in ("x86_64", "amd64")
-    flags = (*FLAGS, *(("-DSFCNN_X86",) if x86 else ()), *extra)
-    units: dict[str, tuple[str, ...]] = {"driver": (), "plain": ("-DSFCNN_ISA=plain",)}
-    if x86:
-        units |= {name: (f"-DSFCNN_ISA={name}", *own) for name, own in X86_SETS.items()}
-    directory.mkdir(parents=True, exist_ok=True)
     target = directory / library_name()
-    with tempfile.TemporaryDirectory(dir=directory) as scratch:
-        objects = [f"{scratch}/{unit}.o" for unit in units]
-        commands = [
-            [*compiler.split(), *flags, *own, "-c", str(SOURCES / ("driver.cpp" if unit == "driver" else "kernel.cpp"))]
-            for unit, own in units.items()
-        ]
-        try:
-            for command, made in zip(commands, objects, strict=True):
-                subprocess.run([*command, "-o", made], check=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory) as scratch:
             made = f"{scratch}/{target.name}"
-            subprocess.run([*compiler.split(), "-shared", "-pthread", *extra, *objects, "-o", made], check=True)
-        except (OSError, subprocess.CalledProcessError):
-            return None
-        os.replace(made, target)  # whole or not at all, whoever else may be building
+            _link(compiler, extra, _compile(compiler, extra, scratch), made)
+            os.replace(made, target)  # whole or not at all, whoever else may be building
+    except (OSError, subprocess.CalledProcessError):
+        return None
     return target

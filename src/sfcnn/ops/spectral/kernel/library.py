@@ -43,14 +43,19 @@ class Library:
         return tuple(name for number, name in enumerate(INSTRUCTION_SETS) if self.name(number) is not None)
 
 
-@lru_cache(maxsize=1)
-def load() -> Library | None:
-    """The library beside its sources, or None if it is not there or cannot be loaded.
+def library_path() -> Path:
+    """Where the library is looked for: beside its sources.
 
     `SFCNN_KERNEL_LIBRARY` names another one to take, such as one that was built to look for errors in memory.
     """
-    path = Path(os.environ.get("SFCNN_KERNEL_LIBRARY") or SOURCES / library_name())
+    return Path(os.environ.get("SFCNN_KERNEL_LIBRARY") or SOURCES / library_name())
+
+
+@lru_cache(maxsize=1)
+def load() -> Library | None:
+    """The library, or None if it is not there or cannot be loaded."""
+    path = library_path()
     try:
         return Library(path) if path.exists() else None
-    except OSError:  # built for another machine
+    except OSError:  # built for another machine, or a newer system
         return None

@@ -83,6 +83,7 @@ template <class Real> struct Plan {
     void order_rows() {
         const int L = problem.orientations, H = problem.harmonics;
         row[0] = component[0] = vectors[0] = 0, weight[0] = total[0] = 0;
+        for (int i = 0; i < 2 * H; i++) slot[i] = 0;  // k = 0 has no imaginary part to give one to
         for (int m = 0; m < half; m++) {
             const int parts = mirrored(m) ? 2 : 1;
             row[m + 1] = row[m] + parts * problem.atoms;
