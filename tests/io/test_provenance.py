@@ -26,9 +26,16 @@ def test_it_says_what_ran_where_and_when() -> None:
     assert json.loads(json.dumps(found)) == found
 
 
+@pytest.mark.skipif(
+    shutil.which("git") is None or not (Path(__file__).parents[2] / ".git").exists(), reason="not a checkout"
+)
+def test_a_checkout_knows_its_commit() -> None:
+    assert provenance()["commit"]
+
+
 def fake_checkout(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the module think that it stands in a checkout at `root`."""
-    monkeypatch.setattr(sfcnn.io.provenance, "__file__", str(root / "src" / "sfcnn" / "provenance.py"))
+    monkeypatch.setattr(sfcnn.io.provenance, "__file__", str(root / "src" / "sfcnn" / "io" / "provenance.py"))
 
 
 def git(root: Path, *words: str) -> str:

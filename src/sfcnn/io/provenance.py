@@ -13,7 +13,7 @@ _PACKAGES = ("sfcnn", "torch", "numpy", "accelerate")
 
 def _commit() -> str | None:
     """The commit of the source tree that runs, marked if files were changed since; None for an installed package."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
     try:

@@ -82,6 +82,18 @@ class GroupConv2d(SteerableConv2d):
         engine = self._choose_engine(features)
         return engine.group(features, self._kernel(engine), self._atoms(), self.bias, self.geometry)
 
+    def rectified(self, features: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """max(0, scale · y + shift) for the layer's output y, without gradients; scale and shift (Ĉ,).
+
+        Batch norm and ReLU in one pass with the convolution where the engine can, else written over its result.
+        """
+        self._check_input(features, ("batch", self.in_channels, self.orientations, "height", "width"))
+        engine = self._choose_engine(features)
+        kernel, atoms = self._kernel(engine), self._atoms()
+        if self.bias is not None:
+            shift = shift + scale * self.bias
+        return engine.rectified(features, kernel, atoms, scale, shift, self.geometry)
+
     def _prepare(self, engine: Engine) -> Tensor:
         return engine.group_kernel(self.weight, self._atoms())
 

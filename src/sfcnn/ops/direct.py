@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sfcnn.ops.atoms import Atoms, bias_per_orientation, steer_group_weight, steer_lift_weight
 from sfcnn.ops.geometry import Geometry
+from sfcnn.ops.rectify import rectify_
 
 
 def lift_kernel(weight: Tensor, atoms: Atoms) -> Tensor:
@@ -33,3 +34,10 @@ def lift(images: Tensor, kernel: Tensor, atoms: Atoms, bias: Tensor | None, geom
 def group(features: Tensor, kernel: Tensor, atoms: Atoms, bias: Tensor | None, geometry: Geometry) -> Tensor:
     """Features (B, C, Λ, H, W) → features (B, Ĉ, Λ, H', W')."""
     return lift(features.flatten(1, 2), kernel, atoms, bias, geometry)
+
+
+def rectified(
+    features: Tensor, kernel: Tensor, atoms: Atoms, scale: Tensor, shift: Tensor, geometry: Geometry
+) -> Tensor:
+    """Features (B, C, Λ, H, W) → max(0, scale · y + shift) (B, Ĉ, Λ, H', W')."""
+    return rectify_(group(features, kernel, atoms, None, geometry), scale, shift)

@@ -36,6 +36,11 @@ class Engine(Protocol):
         features (B, C, Λ, H, W), kernel from `group_kernel` → features (B, Ĉ, Λ, H', W').
         """
 
+    def rectified(
+        self, features: Tensor, kernel: Tensor, atoms: Atoms, scale: Tensor, shift: Tensor, geometry: Geometry
+    ) -> Tensor:
+        """max(0, scale · y + shift) for y of `group`, scale and shift (Ĉ,): batch norm and ReLU, without gradients."""
+
 
 ENGINES: dict[str, Engine] = {"direct": direct, "atomic": atomic, "spectral": spectral}
 

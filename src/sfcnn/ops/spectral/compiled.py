@@ -21,6 +21,8 @@ _SWITCH = "SFCNN_KERNEL"
 def instruction_set() -> str | None:
     """The instructions that the kernel uses: "plain", "avx2" or "avx512"; None if it is not used at all."""
     choice, library = os.environ.get(_SWITCH, ""), load()
+    if choice not in ("", "0", "1", *INSTRUCTION_SETS):
+        raise ValueError(f"{_SWITCH} is {choice!r}, expected 0, 1 or one of {', '.join(INSTRUCTION_SETS)}")
     if choice == "0" or library is None:
         return None
     name = library.name(INSTRUCTION_SETS.index(choice) if choice in INSTRUCTION_SETS else -1)
@@ -48,9 +50,14 @@ class Call:
         """Bytes that each thread needs for itself, -1 if they are too many."""
         return int(self._library.workspace(self._problem, backward))
 
-    def forward(self, features: Tensor, kernel: Tensor, result: Tensor) -> None:
-        """Fill the result (B, Ĉ, Λ, H', W')."""
+    def forward(
+        self, features: Tensor, kernel: Tensor, result: Tensor, scale: Tensor | None = None, shift: Tensor | None = None
+    ) -> None:
+        """Fill the result (B, Ĉ, Λ, H', W'), by max(0, scale · y + shift) if these are given (Ĉ,)."""
         features, kernel = features.contiguous(), kernel.contiguous()
+        if scale is not None and shift is not None:
+            scale, shift = scale.to(features).contiguous(), shift.to(features).contiguous()
+            self._problem.scale, self._problem.shift = _address(scale), _address(shift)
         self._check(self._library.forward(self._problem, *map(_address, (features, kernel, result))))
 
     def backward(

@@ -15,6 +15,7 @@ from torch import Tensor
 from sfcnn.ops import direct
 from sfcnn.ops.atoms import Atoms
 from sfcnn.ops.geometry import Geometry
+from sfcnn.ops.rectify import rectify_
 from sfcnn.ops.spectral import compiled
 from sfcnn.ops.spectral.chunks import Buffers, Chunk, plan
 from sfcnn.ops.spectral.maps import TiledMaps
@@ -33,14 +34,34 @@ def group_kernel(weight: Tensor, atoms: Atoms) -> Tensor:
 
 def group(features: Tensor, kernel: Tensor, atoms: Atoms, bias: Tensor | None, geometry: Geometry) -> Tensor:
     """Features (B, C, Λ, H, W) → features (B, Ĉ, Λ, H', W')."""
-    maps, margin = features.to(kernel.dtype), geometry.margin
-    if geometry.padding_mode != "zeros":
-        maps = geometry.pad(maps.flatten(1, 2)).unflatten(1, features.shape[1:3])
-        margin = 0
+    maps, margin = _pad(features.to(kernel.dtype), geometry)
     moves = [geometry.stride, margin, geometry.dilation]
     result: Tensor = torch.ops.sfcnn.spectral_group(maps, kernel, atoms.filters, list(atoms.frequencies), moves)
     if bias is not None:
         result = result + bias.view(-1, 1, 1, 1)
+    return _in_format_of(features, result)
+
+
+def rectified(
+    features: Tensor, kernel: Tensor, atoms: Atoms, scale: Tensor, shift: Tensor, geometry: Geometry
+) -> Tensor:
+    """max(0, scale · y + shift) for the group convolution y, without gradients; scale and shift (Ĉ,)."""
+    maps, margin = _pad(features.to(kernel.dtype), geometry)
+    moves = [geometry.stride, margin, geometry.dilation]
+    options = list(atoms.frequencies), moves, scale, shift
+    result: Tensor = torch.ops.sfcnn.spectral_rectified(maps, kernel, atoms.filters, *options)
+    return _in_format_of(features, result)
+
+
+def _pad(maps: Tensor, geometry: Geometry) -> tuple[Tensor, int]:
+    """Maps (B, C, Λ, H, W) with their margin unless it is of zeros, and the margin that is left to add."""
+    if geometry.padding_mode == "zeros":
+        return maps, geometry.margin
+    return geometry.pad(maps.flatten(1, 2)).unflatten(1, maps.shape[1:3]), 0
+
+
+def _in_format_of(features: Tensor, result: Tensor) -> Tensor:
+    """The result in the number format that autocast asks for, if it is on."""
     device = features.device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return result.to(torch.get_autocast_dtype(device))
@@ -129,6 +150,39 @@ def spectral_group(
 
 @spectral_group.register_fake
 def _(features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], moves: list[int]) -> Tensor:
+    return _room(features, kernel, _geometry(filters, moves))
+
+
+@torch.library.custom_op("sfcnn::spectral_rectified", mutates_args=())
+def spectral_rectified(
+    features: Tensor,
+    kernel: Tensor,
+    filters: Tensor,
+    frequencies: list[int],
+    moves: list[int],
+    scale: Tensor,
+    shift: Tensor,
+) -> Tensor:
+    """max(0, scale · y + shift) for y of `spectral_group`, where the kernel can in the same pass over memory."""
+    geometry = _geometry(filters, moves)
+    call = compiled.prepare(features, kernel, filters, frequencies, geometry, backward=False)
+    if call is None:
+        return rectify_(spectral_group(features, kernel, filters, frequencies, moves), scale, shift)
+    result = _room(features, kernel, geometry)
+    call.forward(features, kernel, result, scale, shift)
+    return result
+
+
+@spectral_rectified.register_fake
+def _(
+    features: Tensor,
+    kernel: Tensor,
+    filters: Tensor,
+    frequencies: list[int],
+    moves: list[int],
+    scale: Tensor,
+    shift: Tensor,
+) -> Tensor:
     return _room(features, kernel, _geometry(filters, moves))
 
 

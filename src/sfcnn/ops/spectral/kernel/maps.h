@@ -189,13 +189,24 @@ template <class Real> void synthesize_adjoint(const Plan<Real>& plan, const Stri
                             map, w.mixed + (Size(g) * L * outs + o) * W, Size(outs) * W);
 }
 
+// max(0, scale · y + shift) in place. NaN stays NaN.
+template <class Real> void rectify(Real scale, Real shift, Real* numbers, Size count) {
+    for (Size i = 0; i < count; i += vector<Real>) {
+        const Vector<Real> y = load(numbers + i) * scale + shift;
+        store(numbers + i, y < Real(0) ? Vector<Real>{} : y);
+    }
+}
+
 template <class Real> void write_result(const Plan<Real>& plan, const Job& job, const Workspace<Real>& w, Real* result) {
     const Problem& p = plan.problem;
     const Maps<Real> maps(job, plan.all_outs(), plan.out_height, plan.out_width, 0, 0);
     const Size map = Size(w.padded_strips) * lanes<Real>;
-    for (int i = 0; i < p.out_channels * p.orientations; i++)
-        maps.exchange().template scatter<false>(w.outputs + i * map, Size(job.columns) * lanes<Real>,
-                                                result + i * maps.pixels());
+    const Real *scale = static_cast<const Real*>(p.scale), *shift = static_cast<const Real*>(p.shift);
+    for (int i = 0; i < p.out_channels * p.orientations; i++) {
+        Real* outputs = w.outputs + i * map;
+        if (scale) rectify(scale[i / p.orientations], shift[i / p.orientations], outputs, map);
+        maps.exchange().template scatter<false>(outputs, Size(job.columns) * lanes<Real>, result + i * maps.pixels());
+    }
 }
 
 template <class Real> void read_gradient(const Plan<Real>& plan, const Job& job, const Real* gradient, const Workspace<Real>& w) {

@@ -20,6 +20,7 @@ struct Problem {
     const double* coefficients;  // (atoms, s²): the atoms in components of the symmetry classes
     const double* spectrum;      // F (Λ, Λ): orientations → slabs
     const double* synthesis;     // G (Λ, Λ): components of Y → orientations
+    const void *scale, *shift;   // (Ĉ) each: outputs become max(0, scale · y + shift); null for outputs as they are
 };
 
 // How images fill the lanes: some images, each cut into rows × columns tiles, one tile to a lane.
