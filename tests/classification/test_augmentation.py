@@ -80,7 +80,7 @@ def test_continuous_angles_are_uniform_on_the_circle() -> None:
     torch.testing.assert_close(share, torch.full((16,), 1 / 16, dtype=torch.float64), rtol=0, atol=0.01)
 
 
-@pytest.mark.parametrize("kind", AUGMENTATIONS)
+@pytest.mark.parametrize("kind", [kind for kind in AUGMENTATIONS if kind != "between-orientations"])
 def test_a_seed_gives_the_same_angles(kind: str) -> None:
     first, again, other = (random_angles(kind, 50, seeded(seed)) for seed in (3, 3, 4))
     assert torch.equal(first, again)

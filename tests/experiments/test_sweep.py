@@ -66,7 +66,13 @@ def test_no_settings_file_is_left_out() -> None:
         for experiment in map(load_experiment, EXPERIMENTS)
         for quick in (False, True)
     }
-    assert set(CONFIGS.iterdir()) == {*expected, CONFIGS / "demo.yaml"}
+    single = {CONFIGS / "mnist-rot-best.yaml", CONFIGS / "mnist-rot-half.yaml"}
+    assert set(CONFIGS.iterdir()) == {*expected, CONFIGS / "demo.yaml", *single}
+    for path in single:
+        run = read_settings(ClassificationConfig, path)
+        assert run.optimization == recipe("fast", epochs=run.optimization.epochs)
+        assert (run.model.network, run.images.join_validation) == ("benchmark", True)
+        assert run.images.augmentation == "between-orientations"
     generalization = load_experiment("generalization")
     demo = read_settings(generalization.settings, CONFIGS / "demo.yaml")
     assert demo.train.images.dataset == "digits"  # which need no download
