@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from experiments.conftest import SETTINGS, TRAIN, snapshot, weights
+from sfcnn.classification.config import ClassificationConfig
 from sfcnn.experiments import CONFIGS, EXPERIMENTS, load_experiment, sweep
 from sfcnn.experiments.orientations import EXPERIMENT as ORIENTATIONS
 from sfcnn.experiments.orientations import OrientationsConfig
@@ -30,6 +31,7 @@ from sfcnn.experiments.sweep import (
 )
 from sfcnn.io.provenance import provenance
 from sfcnn.io.settings import read_settings
+from sfcnn.train.config import recipe
 from sfcnn.train.loop import Progress
 
 RUNS = ORIENTATIONS.runs(SETTINGS)

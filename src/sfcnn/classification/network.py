@@ -32,8 +32,8 @@ def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn
     padding = config.resolved().padding
     if images.side < smallest_side(sizes, padding):
         raise ValueError(
-            f"images of {images.side} pixels are too small for the network {config.network!r} with padding {padding!r}, "
-            f"which needs {smallest_side(sizes, padding)}: set model.padding to 'same' or enlarge images.size"
+            f"images of {images.side} pixels are too small: the network {config.network!r} with padding {padding!r} "
+            f"needs {smallest_side(sizes, padding)}. Set model.padding to 'same' or enlarge images.size"
         )
     if config.kind == "steerable":
         return mnist_baseline(

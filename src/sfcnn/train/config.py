@@ -99,7 +99,7 @@ class OptimizationConfig:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         if self.weight_decay and self.optimizer != "adamw":
             raise ValueError(
-                f"weight_decay must be 0 unless the optimizer is 'adamw', got {self.weight_decay} with {self.optimizer!r}"
+                f"weight_decay must be 0 with the optimizer {self.optimizer!r}, which has none, got {self.weight_decay}"
             )
 
 
