@@ -3,7 +3,14 @@ import math
 import pytest
 import torch
 
-from sfcnn.classification.augmentation import AUGMENTATIONS, RESAMPLINGS, angles_between, ground, random_angles, rotate_each
+from sfcnn.classification.augmentation import (
+    AUGMENTATIONS,
+    RESAMPLINGS,
+    angles_between,
+    ground,
+    random_angles,
+    rotate_each,
+)
 from sfcnn.group import rotate
 
 

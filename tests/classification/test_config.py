@@ -17,8 +17,8 @@ from sfcnn.classification.config import (
     ModelConfig,
 )
 from sfcnn.io.settings import make_settings, read_settings, write_settings
-from sfcnn.models.twins import KINDS
 from sfcnn.models.classifier import PADDINGS
+from sfcnn.models.twins import KINDS
 from sfcnn.train.config import OPTIMIZERS, PRECISIONS, RECIPES, SCHEDULES, OptimizationConfig, recipe
 
 #: Settings that are for folders only.

@@ -10,7 +10,7 @@ from torch.optim.swa_utils import AveragedModel
 def averaged_network(net: nn.Module, decay: float) -> AveragedModel:
     """A copy of a network whose state is the exponential moving average of the other's.
 
-    After the n-th update, counted from 0, with d_n = min(d, (1 + n) / (10 + n)),
+    The first update copies it. The n-th one after that sets, with d_n = min(d, (1 + n) / (10 + n)),
 
         w̄ ← d_n w̄ + (1 − d_n) w
 
