@@ -76,7 +76,7 @@ def test_a_run_leaves_settings_log_weights_checkpoint_and_result(capsys: pytest.
     assert {"commit", "versions"} <= set(result["provenance"])
     assert result["seconds"] == float(row["seconds"]) > 0
     classifier = load("run")
-    assert classifier.config == CONFIG
+    assert classifier.config == replace(CONFIG, model=CONFIG.model.resolved())
     assert result["parameters"] == sum(parameter.numel() for parameter in classifier.network.parameters())
     said = capsys.readouterr()
     lines = said.out.splitlines()

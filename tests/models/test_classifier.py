@@ -133,7 +133,7 @@ def test_it_learns() -> None:
 def sides(net: nn.Module, side: int) -> list[int]:
     """Of the image and of the maps after every block and pooling."""
     found, maps = [side], torch.rand(2, 1, side, side)
-    for layer in net.get_submodule("features"):  # type: ignore[union-attr]
+    for layer in net.get_submodule("features").children():
         maps = layer(maps)
         found.append(maps.shape[-1])
     return found

@@ -40,4 +40,4 @@ class Views(nn.Module):
         behind = ground(images)
         turned = (rotate(images - behind, angle, self.mode) + behind for angle in self.angles)
         mean = sum(self.network(view).softmax(1) for view in turned) / len(self.angles)
-        return mean.log()  # type: ignore[union-attr, no-any-return]
+        return mean.log()

@@ -79,8 +79,8 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
             columns[f"mean of {arguments.views} views"] = averaged.errors
     if arguments.angles is None:
         print(f"error {evaluation.errors[0]:.2f} % on {evaluation.images:,} {what}")
-        for name, errors in list(columns.items())[1:]:
-            print(f"error {errors[0]:.2f} % by the {name}")
+        for column, errors in list(columns.items())[1:]:
+            print(f"error {errors[0]:.2f} % by the {column}")
     else:
         print(f"{evaluation.images:,} {what}, all rotated by each angle")
         console.print(error_table(degrees, columns))
