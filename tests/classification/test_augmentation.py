@@ -3,7 +3,14 @@ import math
 import pytest
 import torch
 
-from sfcnn.classification.augmentation import AUGMENTATIONS, RESAMPLINGS, ground, random_angles, rotate_each
+from sfcnn.classification.augmentation import (
+    AUGMENTATIONS,
+    RESAMPLINGS,
+    angles_between,
+    ground,
+    random_angles,
+    rotate_each,
+)
 from sfcnn.group import rotate
 
 
@@ -80,7 +87,7 @@ def test_continuous_angles_are_uniform_on_the_circle() -> None:
     torch.testing.assert_close(share, torch.full((16,), 1 / 16, dtype=torch.float64), rtol=0, atol=0.01)
 
 
-@pytest.mark.parametrize("kind", AUGMENTATIONS)
+@pytest.mark.parametrize("kind", [kind for kind in AUGMENTATIONS if kind != "between-orientations"])
 def test_a_seed_gives_the_same_angles(kind: str) -> None:
     first, again, other = (random_angles(kind, 50, seeded(seed)) for seed in (3, 3, 4))
     assert torch.equal(first, again)
@@ -109,3 +116,24 @@ def test_the_ground_is_the_colour_of_the_border() -> None:
     assert found.shape == (2, 3, 1, 1)
     assert found[0, 1] == 0.25
     assert not ground(torch.zeros(4, 1, 28, 28)).any()
+
+
+@pytest.mark.parametrize("orientations", [1, 8, 16])
+@pytest.mark.parametrize("epochs", [1, 2, 5, 12, 40])
+def test_angles_between_orientations_are_spread_evenly_over_epochs(orientations: int, epochs: int) -> None:
+    """Gaps on the circle of [0, 2π/Λ) are at most 2.7 times and at least a third of even ones, for every image."""
+    offsets = torch.rand(50, dtype=torch.float64, generator=seeded(0))
+    angles = torch.stack([angles_between(orientations, epoch, offsets) for epoch in range(epochs)])
+    step = 2 * math.pi / orientations
+    assert 0 <= float(angles.min()) <= float(angles.max()) < step
+    ordered = angles.sort(0).values / step
+    gaps = torch.cat([ordered, ordered[:1] + 1]).diff(dim=0) * epochs
+    assert float(gaps.max()) < 2.7
+    assert float(gaps.min()) > 1 / 3
+
+
+def test_angles_between_orientations_are_uniform_in_every_epoch() -> None:
+    offsets = torch.rand(8000, dtype=torch.float64, generator=seeded(0))
+    for epoch in (0, 1, 17):
+        counts = torch.histc(angles_between(8, epoch, offsets) / (2 * math.pi / 8), 8, 0, 1)
+        assert float((counts / 1000 - 1).abs().max()) < 0.15

@@ -17,8 +17,9 @@ from sfcnn.classification.config import (
     ModelConfig,
 )
 from sfcnn.io.settings import make_settings, read_settings, write_settings
+from sfcnn.models.classifier import PADDINGS
 from sfcnn.models.twins import KINDS
-from sfcnn.train.config import PRECISIONS, SCHEDULES, OptimizationConfig
+from sfcnn.train.config import OPTIMIZERS, PRECISIONS, RECIPES, SCHEDULES, OptimizationConfig, recipe
 
 #: Settings that are for folders only.
 Folder: Any = partial(ImagesConfig, "folder")
@@ -42,6 +43,8 @@ def test_the_defaults_are_the_paper_s_but_for_the_basis_and_the_images() -> None
     [
         (ModelConfig, "network", NETWORKS),
         (ModelConfig, "kind", KINDS),
+        (ModelConfig, "padding", ("auto", *PADDINGS)),
+        (OptimizationConfig, "optimizer", OPTIMIZERS),
         (ImagesConfig, "dataset", DATASETS),
         (ImagesConfig, "augmentation", AUGMENTATIONS),
         (ImagesConfig, "resampling", RESAMPLINGS),
@@ -75,6 +78,9 @@ def test_a_wrong_choice_names_the_choices(config: type, name: str, choices: tupl
         (OptimizationConfig, "decay", (0.0, 1.1, math.nan), (0.1, 1.0)),
         (OptimizationConfig, "elastic_conv", (-1e-9, math.nan), (0.0, 1.0)),
         (OptimizationConfig, "elastic_dense", (-1e-9, math.nan), (0.0, 1.0)),
+        (OptimizationConfig, "averaging", (-0.1, 1.0, math.nan), (0.0, 0.999)),
+        (OptimizationConfig, "label_smoothing", (-0.1, 1.0, math.nan), (0.0, 0.9)),
+        (partial(OptimizationConfig, optimizer="adamw"), "weight_decay", (-1e-9, math.nan), (0.0, 0.1)),
         (ClassificationConfig, "seed", (-1,), (0,)),
         (ClassificationConfig, "checkpoint_steps", (-1,), (0,)),
     ],
@@ -133,3 +139,36 @@ def test_names_of_classes_come_back_whatever_they_look_like(tmp_path: Path) -> N
     write_settings(tmp_path / "config.yaml", config)
     assert read_settings(ClassificationConfig, tmp_path / "config.yaml") == config
     assert make_settings(ClassificationConfig, {"images": {"dataset": "folder", "classes": list(names)}}) == config
+
+
+def test_weight_decay_is_adamw_s() -> None:
+    with pytest.raises(ValueError, match=r"weight_decay must be 0 with the optimizer 'adam', which has none, got 0\.1"):
+        OptimizationConfig(weight_decay=0.1)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_written_out_and_what_is_named_overrides_it(name: str, tmp_path: Path) -> None:
+    config = make_settings(ClassificationConfig, {"optimization": {"recipe": name, "epochs": 3}})
+    assert config.optimization == recipe(name, epochs=3)
+    write_settings(tmp_path / "config.yaml", config)
+    assert "recipe" not in (tmp_path / "config.yaml").read_text()  # nothing depends on what the name means later
+    assert read_settings(ClassificationConfig, tmp_path / "config.yaml") == config
+
+
+def test_the_recipes() -> None:
+    assert recipe("paper") == OptimizationConfig()
+    fast = recipe("fast")
+    assert (fast.schedule, fast.optimizer, fast.elastic_conv, fast.elastic_dense) == ("one-cycle", "adamw", 0, 0)
+    assert min(fast.weight_decay, fast.averaging, fast.label_smoothing) > 0
+    message = r"unknown (optimization\.)?recipe 'slow', choose one of \['paper', 'fast'\]"
+    for make in (recipe, lambda name: make_settings(ClassificationConfig, {"optimization": {"recipe": name}})):
+        with pytest.raises(ValueError, match=message):
+            make("slow")
+
+
+def test_the_padding_of_a_network_is_resolved() -> None:
+    assert ModelConfig("benchmark").resolved() == ModelConfig("benchmark", padding="inner")
+    assert ModelConfig("baseline").resolved() == ModelConfig("baseline", padding="same")
+    for padding in PADDINGS:
+        named = ModelConfig("benchmark", padding=padding)
+        assert named.resolved() == named

@@ -84,3 +84,28 @@ def test_a_wrong_name_is_refused_with_its_choices(name: str) -> None:
     with pytest.raises(ValueError, match=r"'mine', (choose|expected)") as caught:
         build_network(ModelConfig(width=0.1, orientations=2, **{name: "mine"}))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_padding_is_that_of_the_network_unless_it_is_named(kind: str) -> None:
+    def maps(**settings: str) -> int:
+        net = build_network(ModelConfig(kind=kind, orientations=2, width=0.1, **settings))  # type: ignore[arg-type]
+        side: int = net.get_submodule("features")(torch.rand(2, 1, 28, 28)).shape[-1]
+        return side
+
+    assert (maps(network="benchmark"), maps(network="baseline")) == (1, 7)
+    assert (maps(network="benchmark", padding="same"), maps(network="baseline", padding="inner")) == (7, 1)
+
+
+def test_images_that_are_too_small_for_an_unpadded_network_are_refused() -> None:
+    def build(size: int, padding: str = "auto") -> torch.nn.Module:
+        images = ImagesConfig("folder", size=size, classes=("a", "b"))
+        return build_network(ModelConfig("benchmark", orientations=2, width=0.1, padding=padding), images)
+
+    for size in (28, 33, 64):
+        assert build(size)(torch.rand(2, 1, size, size)).shape == (2, 2)
+    assert build(8, "same")(torch.rand(2, 1, 8, 8)).shape == (2, 2)
+    with pytest.raises(
+        ValueError, match=r"images of 27 pixels are too small: .* needs 28\. Set model\.padding to 'same'"
+    ):
+        build(27)

@@ -1,5 +1,6 @@
 """Batches depend on seed, epoch and step alone; shares of a batch are parts of it; augmentation turns the originals."""
 
+import math
 import random
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from sfcnn.classification import predict
+from sfcnn.classification.augmentation import rotate_each
 from sfcnn.classification.config import ClassificationConfig, ImagesConfig, ModelConfig
 from sfcnn.classification.evaluate import evaluate
 from sfcnn.classification.labelled import DIGITS, LabelledImages, Splits
@@ -235,3 +237,35 @@ def test_the_outcome_is_the_sum_of_cross_entropies_and_of_mistakes() -> None:
     assert logits.grad is not None
     half = task_of().outcome(nn.Identity(), logits.bfloat16(), labels)  # the loss is float32 whatever the network is
     assert half.loss.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("kind", "orientations"), [("steerable", 8), ("steerable", 16), ("plain-channels", 1)])
+def test_images_are_turned_between_two_orientations(kind: str, orientations: int) -> None:
+    """By angles that each image has in an epoch wherever it stands there, and that a share of a batch has too."""
+    model = ModelConfig(kind=kind, orientations=max(orientations, 8))
+    images = ImagesConfig("digits", augmentation="between-orientations")
+    optimization = OptimizationConfig(batch_size=8, epochs=4)
+    task, again = (Classification(SPLITS, ClassificationConfig(model, images, optimization, seed=3)) for _ in range(2))
+    step = 2 * math.pi / orientations
+    for epoch in (0, 3):
+        angles = torch.cat([task._angles(epoch, number) for number in range(task.steps)])
+        assert 0 <= float(angles.min()) < 0.2 * step
+        assert 0.8 * step < float(angles.max()) < step
+        turned, _ = again.batch(epoch, 1, ONE)
+        chosen = SPLITS.train.images[task.order(epoch)[1]]
+        torch.testing.assert_close(turned, rotate_each(chosen, task._angles(epoch, 1)))
+        parts = [task.batch(epoch, 1, Share(rank, 2))[0] for rank in range(2)]
+        assert torch.equal(torch.stack(parts, 1).flatten(0, 1), turned)
+
+
+def test_labels_are_smoothed_in_training_only() -> None:
+    config = ClassificationConfig(
+        images=ImagesConfig("digits"), optimization=OptimizationConfig(batch_size=8, label_smoothing=0.2)
+    )
+    task = Classification(SPLITS, config)
+    logits, labels = torch.randn(6, 10, dtype=torch.float64).float(), torch.arange(6)
+    truth = 0.8 * F.one_hot(labels, 10) + 0.2 / 10
+    smooth = -(truth * logits.log_softmax(1)).sum()
+    plain = -logits.log_softmax(1)[labels, labels].sum()
+    torch.testing.assert_close(task.outcome(nn.Identity(), logits, labels).loss, smooth)
+    torch.testing.assert_close(task.outcome(nn.Identity().eval(), logits, labels).loss, plain)

@@ -2,6 +2,7 @@ import csv
 import functools
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_a_run_leaves_settings_log_weights_checkpoint_and_result(capsys: pytest.
         *("run/config.yaml", "run/log.csv", "run/best.safetensors", "run/result.json"),
         "run/checkpoints/000000002.safetensors",
     }
-    assert settings_of("run") == CONFIG
+    assert settings_of("run") == replace(CONFIG, model=CONFIG.model.resolved())
     with Path("run/log.csv").open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
     result = json.loads(Path("run/result.json").read_text(encoding="utf-8"))
@@ -75,7 +76,7 @@ def test_a_run_leaves_settings_log_weights_checkpoint_and_result(capsys: pytest.
     assert {"commit", "versions"} <= set(result["provenance"])
     assert result["seconds"] == float(row["seconds"]) > 0
     classifier = load("run")
-    assert classifier.config == CONFIG
+    assert classifier.config == replace(CONFIG, model=CONFIG.model.resolved())
     assert result["parameters"] == sum(parameter.numel() for parameter in classifier.network.parameters())
     said = capsys.readouterr()
     lines = said.out.splitlines()
@@ -99,7 +100,9 @@ def test_printed_settings_are_a_config_of_the_same_run(capsys: pytest.CaptureFix
     Path("my.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
     assert files() == {"my.yaml"}
     assert main(["classify", "train", "--config", "my.yaml", "--out", "run"]) == 0
-    assert settings_of("run") == ClassificationConfig(CONFIG.model, CONFIG.images, CONFIG.optimization, seed=5)
+    assert settings_of("run") == ClassificationConfig(
+        CONFIG.model.resolved(), CONFIG.images, CONFIG.optimization, seed=5
+    )
 
 
 def test_the_seed_decides_about_the_weights() -> None:

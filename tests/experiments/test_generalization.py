@@ -39,7 +39,7 @@ def test_the_runs_are_the_product_of_the_lists() -> None:
     assert {(run.train.seed, run.train.images.augmentation, run.train.model.kind) for run in found} == set(
         product((0, 4), AUGMENTATIONS, KINDS)
     )
-    assert len({run.name for run in found}) == len(found) == 2 * 4 * len(KINDS)
+    assert len({run.name for run in found}) == len(found) == 2 * len(AUGMENTATIONS) * len(KINDS)
     for run in found:
         assert run.name == f"{run.train.model.kind}-{run.train.images.augmentation}-s{run.train.seed}"
         assert run.test == {"angles": 72, "test_images": 0}
@@ -48,7 +48,7 @@ def test_the_runs_are_the_product_of_the_lists() -> None:
 def test_by_default_the_paper_s_three_networks_and_four_augmentations() -> None:
     found = runs(GeneralizationConfig())
     assert {run.train.model.kind for run in found} == {"steerable", "plain-channels", "plain-parameters"}
-    assert {run.train.images.augmentation for run in found} == set(AUGMENTATIONS)
+    assert {run.train.images.augmentation for run in found} == set(AUGMENTATIONS) - {"between-orientations"}
     assert {run.train.model.orientations for run in found} == {16}
 
 

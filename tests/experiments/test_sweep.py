@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from experiments.conftest import SETTINGS, TRAIN, snapshot, weights
+from sfcnn.classification.config import ClassificationConfig
 from sfcnn.experiments import CONFIGS, EXPERIMENTS, load_experiment, sweep
 from sfcnn.experiments.orientations import EXPERIMENT as ORIENTATIONS
 from sfcnn.experiments.orientations import OrientationsConfig
@@ -30,6 +31,7 @@ from sfcnn.experiments.sweep import (
 )
 from sfcnn.io.provenance import provenance
 from sfcnn.io.settings import read_settings
+from sfcnn.train.config import recipe
 from sfcnn.train.loop import Progress
 
 RUNS = ORIENTATIONS.runs(SETTINGS)
@@ -66,7 +68,13 @@ def test_no_settings_file_is_left_out() -> None:
         for experiment in map(load_experiment, EXPERIMENTS)
         for quick in (False, True)
     }
-    assert set(CONFIGS.iterdir()) == {*expected, CONFIGS / "demo.yaml"}
+    single = {CONFIGS / "mnist-rot-best.yaml", CONFIGS / "mnist-rot-half.yaml"}
+    assert set(CONFIGS.iterdir()) == {*expected, CONFIGS / "demo.yaml", *single}
+    for path in single:
+        run = read_settings(ClassificationConfig, path)
+        assert run.optimization == recipe("fast", epochs=run.optimization.epochs)
+        assert (run.model.network, run.images.join_validation) == ("benchmark", True)
+        assert run.images.augmentation == "between-orientations"
     generalization = load_experiment("generalization")
     demo = read_settings(generalization.settings, CONFIGS / "demo.yaml")
     assert demo.train.images.dataset == "digits"  # which need no download

@@ -7,6 +7,7 @@ from torch import nn
 from sfcnn import GroupConv2d, LiftConv2d, assert_equivariant
 from sfcnn.models import (
     BASELINE,
+    BENCHMARK,
     MATCHES,
     ClassifierSizes,
     count_parameters,
@@ -15,7 +16,9 @@ from sfcnn.models import (
     mnist_benchmark,
     mnist_benchmark_cnn,
     plain_classifier,
+    steerable_classifier,
 )
+from sfcnn.models.classifier import PADDINGS, smallest_side
 
 Convolution = (LiftConv2d, GroupConv2d, nn.Conv2d)
 TABLES = {
@@ -125,3 +128,43 @@ def test_it_learns() -> None:
     for degrees in (0, 45, 90, 200):
         turned = rotate(images, torch.pi * degrees / 180)
         assert (net(turned).argmax(1) == labels).float().mean() > 0.9
+
+
+def sides(net: nn.Module, side: int) -> list[int]:
+    """Of the image and of the maps after every block and pooling."""
+    found, maps = [side], torch.rand(2, 1, side, side)
+    for layer in net.get_submodule("features").children():
+        maps = layer(maps)
+        found.append(maps.shape[-1])
+    return found
+
+
+def test_the_two_readings_of_the_padding() -> None:
+    sizes = ClassifierSizes(BENCHMARK.kernel_sizes, (2,) * 6, (4,))
+    inner = [28, 20, 20, 10, 10, 10, 5, 5, 1]
+    same = [28, 28, 28, 14, 14, 14, 7, 7, 7]
+    assert sides(mnist_benchmark(2, sizes), 28) == inner
+    assert sides(mnist_benchmark_cnn("parameters", 2, sizes), 28) == inner
+    assert sides(mnist_benchmark(2, sizes, padding="same"), 28) == same
+    assert sides(mnist_benchmark_cnn("channels", 2, sizes, padding="same"), 28) == same
+    assert sides(mnist_baseline(2, sizes), 28) == same
+    states = [mnist_benchmark(2, sizes, padding=padding).state_dict() for padding in PADDINGS]
+    assert {name: value.shape for name, value in states[0].items()} == {n: v.shape for n, v in states[1].items()}
+    for build in (mnist_benchmark, mnist_benchmark_cnn):
+        with pytest.raises(ValueError, match=r"unknown padding 'valid', choose one of \['same', 'inner'\]"):
+            build(padding="valid")
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize(
+    "sizes", [((9, 7, 7, 7, 7, 5), 6), ((7, 5, 5, 5, 5, 5), 6), ((5, 3), 2), ((5,), 1), ((3, 3, 5), 3)], ids=str
+)
+def test_the_smallest_side_is_the_smallest(sizes: tuple[tuple[int, ...], int], padding: str) -> None:
+    net_sizes = ClassifierSizes(sizes[0], (2,) * sizes[1], ())
+    nets = steerable_classifier(net_sizes, 1, padding=padding), plain_classifier(net_sizes, padding=padding)
+    side = smallest_side(net_sizes, padding)
+    for net in nets:
+        assert net(torch.rand(2, 1, side, side)).shape == (2, 10)
+        if side > 1:
+            with pytest.raises((RuntimeError, ValueError)):
+                net(torch.rand(2, 1, side - 1, side - 1))

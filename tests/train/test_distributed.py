@@ -13,13 +13,13 @@ from torch import nn
 
 from sfcnn.classification.config import ClassificationConfig, ImagesConfig, ModelConfig
 from sfcnn.classification.network import build_network
-from sfcnn.train.config import OptimizationConfig
+from sfcnn.train.config import recipe
 from sfcnn.train.distributed import SynchronizedBatchNorm, synchronize_batch_norm
 
 CONFIG = ClassificationConfig(
     model=ModelConfig(orientations=4, width=0.2, dropout=0.0),  # each process drops other units
     images=ImagesConfig("digits-rot", augmentation="continuous"),
-    optimization=OptimizationConfig(epochs=1, batch_size=8),
+    optimization=recipe("fast", epochs=1, batch_size=8, averaging=0.5),
 )
 
 SCRIPT = """
@@ -65,10 +65,13 @@ def gradients(directory: Path) -> dict[str, torch.Tensor] | None:
     )
     fit.net.train()
     fit._step(*fit.task.batch(0, 0, share_of(accelerator)))
+    assert fit.averaged is not None
     if share_of(accelerator).rank:
         return None
     found = {name: p.grad for name, p in net.named_parameters() if p.grad is not None}
-    return {**found, **{name: buffer for name, buffer in net.named_buffers() if "running" in name}}
+    averages = {f"averaged {name}": value for name, value in fit.averaged.module.state_dict().items()}
+    running = {name: buffer for name, buffer in net.named_buffers() if "running" in name}
+    return {**found, **running, **{name: value for name, value in averages.items() if "running" in name}}
 
 
 def torchrun(*command: str) -> list[str]:

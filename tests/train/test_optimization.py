@@ -13,7 +13,7 @@ from sfcnn.classification.config import ModelConfig
 from sfcnn.classification.network import build_network
 from sfcnn.nn import GroupConv2d, LiftConv2d
 from sfcnn.train.config import OptimizationConfig
-from sfcnn.train.optimization import ElasticNet, learning_rate
+from sfcnn.train.optimization import ElasticNet, learning_rate, make_optimizer
 
 
 @given(rate=st.floats(1e-6, 10), decay=st.floats(0.1, 1), decay_from=st.integers(1, 50), epoch=st.integers(0, 60))
@@ -114,3 +114,44 @@ def test_the_penalty_follows_the_weights() -> None:
             parameter.zero_()
         net.plain.weight[0, 0, 0, 0] = -3
     assert penalty().item() == 12
+
+
+@given(rate=st.floats(1e-6, 10), epochs=st.integers(1, 50), data=st.data())
+def test_the_linear_rate_falls_to_zero(rate: float, epochs: int, data: st.DataObject) -> None:
+    config = OptimizationConfig(learning_rate=rate, epochs=epochs, schedule="linear")
+    epoch, done = data.draw(st.integers(0, epochs - 1)), data.draw(st.floats(0, 0.99))
+    assert learning_rate(config, epoch, done) == pytest.approx(rate * (epochs - epoch - done) / epochs, rel=1e-6)
+    assert learning_rate(config, 0) == rate
+    assert learning_rate(config, epochs) == 0
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(10, 20), (7, 13), (1, 50)])
+def test_one_cycle_is_torch_s(epochs: int, steps: int) -> None:
+    """The oracle counts whole steps: its rise ends at step 0.2 n − 1, its fall at step n − 1."""
+    config = OptimizationConfig(learning_rate=0.02, epochs=epochs, schedule="one-cycle")
+    count = epochs * steps
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], 1)
+    theirs = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 0.02, count + 1, pct_start=(0.2 * count + 1) / (count + 1), div_factor=10, final_div_factor=100
+    )
+    for step in range(count):
+        ours = learning_rate(config, step // steps, step % steps / steps)
+        assert ours == pytest.approx(theirs.get_last_lr()[0], rel=1e-6)
+        optimizer.step()
+        theirs.step()
+
+
+def test_adam_is_torch_s_and_adamw_decays_weights_only() -> None:
+    net = Net()
+    assert type(make_optimizer(net, OptimizationConfig())) is torch.optim.Adam
+    config = OptimizationConfig(optimizer="adamw", weight_decay=0.5, learning_rate=0.1)
+    optimizer = make_optimizer(net, config)
+    assert type(optimizer) is torch.optim.AdamW
+    before = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for name, parameter in net.named_parameters():
+        decayed = name.endswith("weight") and "norms" not in name
+        torch.testing.assert_close(parameter.detach(), before[name] * (0.95 if decayed else 1), msg=name)
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(before)

@@ -14,7 +14,7 @@ import torch
 from sfcnn.classification.config import ClassificationConfig, ImagesConfig, ModelConfig
 from sfcnn.io.state import read_state
 from sfcnn.ops import measured
-from sfcnn.train.config import OptimizationConfig
+from sfcnn.train.config import OptimizationConfig, recipe
 from train.conftest import splits, train
 
 CONFIG = ClassificationConfig(
@@ -22,6 +22,14 @@ CONFIG = ClassificationConfig(
     images=ImagesConfig("digits-rot", augmentation="continuous"),
     optimization=OptimizationConfig(epochs=3, batch_size=8, learning_rate=0.01, decay_from=2),
     checkpoint_steps=2,
+)
+
+#: With everything else that a run can have a state of.
+FAST = replace(
+    CONFIG,
+    model=ModelConfig("benchmark", orientations=2, width=0.1),
+    images=ImagesConfig("digits-rot", augmentation="between-orientations"),
+    optimization=recipe("fast", epochs=3, batch_size=8, averaging=0.9),
 )
 
 
@@ -32,7 +40,7 @@ def final_state(run: Path) -> dict[str, object]:
 def assert_same_run(run: Path, other: Path) -> None:
     """Weights, optimiser, generators, history (without its times) and the best weights agree to the last bit."""
     ours, theirs = final_state(run), final_state(other)
-    for part in ("model", "optimizer", "generators"):
+    for part in ("model", "averaged", "optimizer", "generators"):
         torch.testing.assert_close(ours[part], theirs[part], rtol=0, atol=0)
     histories = [
         [{**record, "seconds": 0} for record in state["progress"]["history"]]  # type: ignore[index]
@@ -60,15 +68,16 @@ class StopAfter:
         pass
 
 
-def test_a_run_stopped_after_any_step_ends_the_same(tmp_path: Path) -> None:
-    train(CONFIG, splits(), tmp_path / "whole")
+@pytest.mark.parametrize("config", [CONFIG, FAST], ids=["paper", "fast"])
+def test_a_run_stopped_after_any_step_ends_the_same(config: ClassificationConfig, tmp_path: Path) -> None:
+    train(config, splits(), tmp_path / "whole")
     steps = 3 * 7
     for stop in random.Random(0).sample(range(1, steps), 5):
         run = tmp_path / f"stopped-{stop}"
         with pytest.raises(RuntimeError, match="stopped"):
-            train(CONFIG, splits(), run, observers=[StopAfter(stop)])
+            train(config, splits(), run, observers=[StopAfter(stop)])
         torch.manual_seed(stop)  # a new process starts with another generator
-        train(CONFIG, splits(), run, resume=True)
+        train(config, splits(), run, resume=True)
         assert_same_run(run, tmp_path / "whole")
 
 
@@ -112,16 +121,16 @@ from pathlib import Path
 torch.set_num_threads(1)
 sys.path.insert(0, sys.argv[1])
 from train.conftest import splits, train
-from train.test_resume import CONFIG
+from train.test_resume import FAST
 print("ready", flush=True)
-train(CONFIG, splits(), Path(sys.argv[2]), resume=True)
+train(FAST, splits(), Path(sys.argv[2]), resume=True)
 """
 
 
 def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path) -> None:
     """The real thing: a process killed again and again, wherever it happens to be, until one survives."""
     start = time.perf_counter()
-    train(CONFIG, splits(), tmp_path / "whole")
+    train(FAST, splits(), tmp_path / "whole")
     duration = time.perf_counter() - start
     run, moments = tmp_path / "killed", random.Random(1)
     command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parents[1]), str(run)]

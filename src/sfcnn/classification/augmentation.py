@@ -1,6 +1,7 @@
 """Rotations of images, each by an angle of its own: for augmentation and to make rotated sets (§4.1).
 
-The paper trains with no augmentation, with rotations by multiples of π/2, of π/4, and by angles from [0, 2π).
+The paper trains with no augmentation, with rotations by multiples of π/2, of π/4, and by angles from [0, 2π). A network
+that is equivariant under rotations by 2π/Λ learns nothing new from these: for it only angles from [0, 2π/Λ) matter.
 """
 
 import math
@@ -10,16 +11,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 #: How training images are turned at random.
-AUGMENTATIONS = ("none", "quarter-turns", "eighth-turns", "continuous")
+AUGMENTATIONS = ("none", "quarter-turns", "eighth-turns", "continuous", "between-orientations")
 
 #: How images are resampled between pixels.
 RESAMPLINGS = ("bilinear", "bicubic")
 
 _RIGHT_ANGLE = math.pi / 2
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def random_angles(kind: str, count: int, generator: torch.Generator) -> Tensor:
     """Angles (count,) in [0, 2π), drawn independently and uniformly from those that `kind` allows.
+
+    "between-orientations", which depends on Λ and the epoch, is drawn by `angles_between` instead.
 
     >>> random_angles("quarter-turns", 4, torch.Generator().manual_seed(0)) / (math.pi / 2)
     tensor([0., 3., 1., 0.], dtype=torch.float64)
@@ -30,8 +34,23 @@ def random_angles(kind: str, count: int, generator: torch.Generator) -> Tensor:
         return torch.rand(count, dtype=torch.float64, generator=generator) * (2 * math.pi)
     turns = {"quarter-turns": 4, "eighth-turns": 8}
     if kind not in turns:
-        raise ValueError(f"unknown augmentation {kind!r}, choose one of {list(AUGMENTATIONS)}")
+        raise ValueError(f"unknown augmentation {kind!r}, choose one of {[*turns, 'none', 'continuous']}")
     return torch.randint(turns[kind], (count,), generator=generator).double() * (2 * math.pi / turns[kind])
+
+
+def angles_between(orientations: int, epoch: int, offsets: Tensor) -> Tensor:
+    """Angles in [0, 2π/Λ) of images with offsets u ∈ [0, 1), (N,), spread evenly over the epochs e = 0, 1, …
+
+        φ = (2π/Λ) · frac(u + e (√5 − 1)/2)
+
+    Multiples of the golden ratio fill the circle evenly however many there are, so the views of an image are spread
+    well over any number of epochs. Offsets that are uniform make the angles of each epoch uniform.
+
+    >>> angles = torch.stack([angles_between(4, epoch, torch.zeros(1)) for epoch in range(5)])
+    >>> (angles.squeeze(1).sort().values / (2 * math.pi / 4)).round(decimals=2)
+    tensor([0.0000, 0.2400, 0.4700, 0.6200, 0.8500])
+    """
+    return torch.remainder(offsets + epoch * _GOLDEN, 1) * (2 * math.pi / orientations)
 
 
 def ground(images: Tensor) -> Tensor:

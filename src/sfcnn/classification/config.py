@@ -8,12 +8,13 @@ Network, Adam, its schedule, elastic net and dropout default to App. C.1 of the 
   (`join_validation: true`)
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from sfcnn.classification.augmentation import AUGMENTATIONS, RESAMPLINGS
 from sfcnn.classification.labelled import DIGITS
 from sfcnn.io.images import FITS
+from sfcnn.models.classifier import PADDINGS
 from sfcnn.models.twins import KINDS
 from sfcnn.randomness import check_seed
 from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
@@ -43,6 +44,9 @@ class ModelConfig:
         init: scheme of the initial weights
         engine: how convolutions are computed
         dropout: probability in the fully connected part
+        padding: which convolutions keep the size of maps: "same" for all of them, "inner" for all but the first and the
+            last, as the paper's first author later built the benchmark network; "auto" is "inner" for "benchmark" and
+            "same" for "baseline". A run keeps which of the two it is
     """
 
     network: str = "baseline"
@@ -53,16 +57,28 @@ class ModelConfig:
     init: str = "coeff"
     engine: str = "auto"
     dropout: float = 0.3
+    padding: str = "auto"
 
     def __post_init__(self) -> None:
         """Check the choices; basis, init and engine are checked where the layers are made."""
         check_choice(self, "network", NETWORKS)
         check_choice(self, "kind", KINDS)
+        check_choice(self, "padding", ("auto", *PADDINGS))
         check_at_least(self, 1, "orientations")
         if not 0 < self.width <= 64:
             raise ValueError(f"width must be in (0, 64], got {self.width}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+
+    @property
+    def equivariance(self) -> int:
+        """Λ if rotations by 2π/Λ leave the logits as they are, 1 for a plain CNN."""
+        return self.orientations if self.kind == "steerable" else 1
+
+    def resolved(self) -> "ModelConfig":
+        """The same network with nothing left to "auto" that a later version could read otherwise."""
+        by_network = {"baseline": "same", "benchmark": "inner"}
+        return replace(self, padding=by_network[self.network]) if self.padding == "auto" else self
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,9 @@ class ImagesConfig:
         train_images: how many of the set's training images to use, 0 for all
         validation_images: how many of its validation images select the model, 0 for all
         join_validation: train on the validation images as well; then the last epoch's weights are taken, not the best
-        augmentation: random rotations of the training images: "none", "quarter-turns", "eighth-turns", "continuous"
+        augmentation: random rotations of the training images: "none", "quarter-turns", "eighth-turns", "continuous", or
+            "between-orientations": by angles from [0, 2π/Λ), spread evenly over the epochs, since the network is
+            equivariant under multiples of 2π/Λ; a plain CNN has Λ = 1
         resampling: between pixels, of rotated sets and of augmentation: "bilinear" or "bicubic"
         seed: of the rotated set, of the embedded digits' order, and of the split of a folder
         path: the folder, with one subfolder of images for each class, or with subfolders train/, validation/ (or

@@ -6,7 +6,7 @@ from torch import nn
 
 from sfcnn.classification.config import ImagesConfig, ModelConfig
 from sfcnn.models import mnist_baseline, mnist_baseline_cnn
-from sfcnn.models.classifier import BASELINE, BENCHMARK, ClassifierSizes
+from sfcnn.models.classifier import BASELINE, BENCHMARK, ClassifierSizes, smallest_side
 from sfcnn.models.twins import scale_channels
 
 
@@ -29,6 +29,12 @@ def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn
     if not images.class_names:
         raise ValueError("images.classes must name the classes of the folder: training writes them to config.yaml")
     sizes, channels, classes = network_sizes(config), images.channels or 1, len(images.class_names)
+    padding = config.resolved().padding
+    if images.side < smallest_side(sizes, padding):
+        raise ValueError(
+            f"images of {images.side} pixels are too small: the network {config.network!r} with padding {padding!r} "
+            f"needs {smallest_side(sizes, padding)}. Set model.padding to 'same' or enlarge images.size"
+        )
     if config.kind == "steerable":
         return mnist_baseline(
             config.orientations,
@@ -39,8 +45,15 @@ def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn
             init=config.init,
             engine=config.engine,
             dropout=config.dropout,
+            padding=padding,
         )
     match = config.kind.removeprefix("plain-")
     return mnist_baseline_cnn(
-        match, config.orientations, sizes, in_channels=channels, classes=classes, dropout=config.dropout
+        match,
+        config.orientations,
+        sizes,
+        in_channels=channels,
+        classes=classes,
+        dropout=config.dropout,
+        padding=padding,
     )

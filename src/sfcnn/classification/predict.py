@@ -13,6 +13,7 @@ from sfcnn.classification.config import ClassificationConfig
 from sfcnn.classification.evaluate import Evaluation, batches, evaluate
 from sfcnn.classification.labelled import DIGITS, LabelledImages
 from sfcnn.classification.network import build_network
+from sfcnn.classification.views import Views
 from sfcnn.devices import choose_device, evaluating
 from sfcnn.io.images import read_images
 from sfcnn.io.runs import load_best, read_task
@@ -47,7 +48,7 @@ class Classifier:
         return self.config.images.channels or 1
 
     def predict(
-        self, images: Tensor | Sequence[Path | str], *, invert: bool = False, batch_size: int = 100
+        self, images: Tensor | Sequence[Path | str], *, invert: bool = False, batch_size: int = 100, views: int = 1
     ) -> Predictions:
         """Classify images.
 
@@ -56,6 +57,7 @@ class Classifier:
                 them, which are read, resized and padded as in training.
             invert: the files have black and white exchanged, compared with the training's; tensors are not inverted.
             batch_size: images at a time.
+            views: decide by the mean probability over this many rotations of each image, between two orientations.
         """
         if not isinstance(images, Tensor):
             settings = self.config.images
@@ -68,14 +70,23 @@ class Classifier:
             )
         if images.dim() == 4 and images.shape[1] != self._channels:
             raise ValueError(f"the network takes images of {self._channels} channels, got shape {tuple(images.shape)}")
-        return predict(self.network, images, self.classes, batch_size)
+        return predict(self.network, images, self.classes, batch_size, decide=self._views(views))
 
-    def evaluate(self, labelled: LabelledImages, degrees: Sequence[float] = (0.0,), **options: Any) -> Evaluation:
-        """Test it on labelled images, all turned by each of the angles.
+    def _views(self, count: int) -> nn.Module:
+        """The network, or the mean of what it says of several views."""
+        if count == 1:
+            return self.network
+        return Views(self.network, count, self.config.model.equivariance, self.config.images.resampling)
+
+    def evaluate(
+        self, labelled: LabelledImages, degrees: Sequence[float] = (0.0,), *, views: int = 1, **options: Any
+    ) -> Evaluation:
+        """Test it on labelled images, all turned by each of the angles, with `views` of each image as in `predict`.
 
         `options` are `batch_size` and `progress` of `sfcnn.classification.evaluate.evaluate`.
         """
-        return evaluate(self.network, labelled, self.classes, degrees, mode=self.config.images.resampling, **options)
+        net, mode = self._views(views), self.config.images.resampling
+        return evaluate(net, labelled, self.classes, degrees, mode=mode, **options)
 
     def example_images(self) -> Tensor:
         """Two random images (2, C, H, W) as the network takes them, on its device."""
@@ -97,7 +108,14 @@ def load(directory: Path | str, device: str = "auto") -> Classifier:
     return Classifier(network.to(place), config, place)
 
 
-def predict(net: nn.Module, images: Tensor, classes: Sequence[str] = DIGITS, batch_size: int = 100) -> Predictions:
+def predict(
+    net: nn.Module,
+    images: Tensor,
+    classes: Sequence[str] = DIGITS,
+    batch_size: int = 100,
+    *,
+    decide: nn.Module | None = None,
+) -> Predictions:
     """Classify images (N, C, H, W) with a network in eval mode, and find their orientations if it has some.
 
     A network of `sfcnn.models.steerable_classifier` computes features ζ_c(x, θ_a), pools them over positions x and
@@ -112,12 +130,14 @@ def predict(net: nn.Module, images: Tensor, classes: Sequence[str] = DIGITS, bat
 
     Its zero is the network's own: only differences between images of one class mean something. Three samples at least
     make a parabola, so for Λ ≤ 2, as for a plain CNN, there is no orientation.
+
+    Another network may `decide` the class, such as `Views` of this one.
     """
     if images.dim() != 4 or not len(images):
         raise ValueError(f"predict expects images of shape (N, C, H, W), at least one, got {tuple(images.shape)}")
     one = _classify_and_orient if _has_orientations(net) else _classify
     with evaluating(net):
-        parts = [one(net, batch) for batch in batches(net, images, batch_size)]
+        parts = [one(net, decide or net, batch) for batch in batches(net, images, batch_size)]
     numbers, probabilities, orientations = zip(*parts, strict=True)
     chosen = torch.cat(numbers)
     known = [part for part in orientations if part is not None]
@@ -146,14 +166,14 @@ def _decide(logits: Tensor) -> tuple[Tensor, Tensor]:
     return classes.cpu(), probabilities.cpu()
 
 
-def _classify(net: nn.Module, images: Tensor) -> _Batch:
-    return *_decide(net(images)), None
+def _classify(net: nn.Module, decide: nn.Module, images: Tensor) -> _Batch:
+    return *_decide(decide(images)), None
 
 
-def _classify_and_orient(net: nn.Module, images: Tensor) -> _Batch:
+def _classify_and_orient(net: nn.Module, decide: nn.Module, images: Tensor) -> _Batch:
     features, pool, head = net.children()
     responses = features(images)  # (B, C, Λ, H, W)
-    classes, probabilities = _decide(head(pool(responses)))
+    classes, probabilities = _decide(head(pool(responses)) if decide is net else decide(images))
     orientations = responses.shape[2]
     if orientations <= 2:
         return classes, probabilities, None

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sfcnn.classification.augmentation import ground, random_angles, rotate_each
+from sfcnn.classification.augmentation import angles_between, ground, random_angles, rotate_each
 from sfcnn.classification.config import ClassificationConfig
 from sfcnn.classification.data import load_splits, resolve_images
 from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction, first_images
@@ -35,6 +35,9 @@ class Classification:
             raise ValueError(f"a batch needs at least 2 images, which batch norm compares, got {self.batch_size}")
         self.steps = len(self.train.labels) // self.batch_size
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+        # Where each image's angles begin, if they are spread over the epochs.
+        generator = seeded_generator(config.seed, 2)
+        self._offsets = torch.rand(self.train_images, dtype=torch.float64, generator=generator)
 
     def order(self, epoch: int) -> Tensor:
         """Indices (steps, batch_size) of an epoch's batches."""
@@ -50,22 +53,28 @@ class Classification:
             raise ValueError(f"a batch of {self.batch_size} images cannot be shared by {share.processes} processes")
         mine = slice(share.rank, None, share.processes)
         chosen = self.order(epoch)[step]
-        images = self.config.images
-        angles = random_angles(images.augmentation, len(chosen), seeded_generator(self.config.seed, 1, epoch, step))[
-            mine
-        ]
         pixels = self.train.images[chosen[mine]]
-        if images.augmentation != "none":
+        if self.config.images.augmentation != "none":
             pixels = as_fraction(pixels)
             behind = ground(pixels)
-            pixels = rotate_each(pixels - behind, angles, images.resampling) + behind
+            angles = self._angles(epoch, step)[mine]
+            pixels = rotate_each(pixels - behind, angles, self.config.images.resampling) + behind
         return pixels, self.train.labels[chosen[mine]]
 
+    def _angles(self, epoch: int, step: int) -> Tensor:
+        """By how much each image of a batch is turned, (B,)."""
+        kind, chosen = self.config.images.augmentation, self.order(epoch)[step]
+        if kind == "between-orientations":
+            return angles_between(self.config.model.equivariance, epoch, self._offsets[chosen])
+        return random_angles(kind, len(chosen), seeded_generator(self.config.seed, 1, epoch, step))
+
     def outcome(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> Outcome:
-        """Cross-entropy and the number of images whose largest logit is not their label."""
+        """Cross-entropy, in training with smoothed labels, and the number of images whose largest logit is wrong."""
         logits = net(as_fraction(inputs))  # here, so that sets in memory and batches on their way can be bytes
         mistakes = (logits.detach().argmax(1) != targets).sum()
-        return Outcome(F.cross_entropy(logits.float(), targets, reduction="sum"), mistakes, len(targets))
+        smoothing = self.config.optimization.label_smoothing if net.training else 0.0
+        loss = F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=smoothing)
+        return Outcome(loss, mistakes, len(targets))
 
     def validation(self, share: Share) -> list[tuple[Tensor, Tensor]]:
         """This process's part of the validation images, in batches."""
@@ -92,7 +101,7 @@ def train(
     directory = Path(directory)
     check_directory(directory, resume=options.get("resume", False))  # before images are read, which may take long
     splits = load_splits(config.images, None if data is None else Path(data))
-    config = replace(config, images=resolve_images(config.images, splits))
+    config = replace(config, model=config.model.resolved(), images=resolve_images(config.images, splits))
     job = Job(
         config,
         build=lambda: build_network(config.model, config.images),

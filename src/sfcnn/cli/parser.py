@@ -38,6 +38,17 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
 
 
+def add_views(parser: Any) -> None:
+    """Add the option of every command that classifies."""
+    parser.add_argument(
+        "--views",
+        type=int,
+        default=1,
+        metavar="N",
+        help="test-time averaging: the mean probability over N rotations of each image by angles within 360°/Λ",
+    )
+
+
 def add_device(parser: Any) -> None:
     """Add the option of every command that computes with a network."""
     parser.add_argument(

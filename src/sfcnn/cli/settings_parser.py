@@ -7,9 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
+import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
-from sfcnn.io.settings import check_names, load_yaml, one_line
+from sfcnn.io.settings import check_names, find_presets, load_yaml, one_line
 
 
 def _take_config(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -43,7 +44,8 @@ class SettingsParser(ArgumentParser):
         description: shown before the options …
         examples: … and lines to type after them
         defaults: a YAML file to start from
-        first: finds further files to start from by the words that were typed
+        first: finds further files to start from by the words that were typed …
+        read: … and reads them
     """
 
     def __init__(
@@ -55,14 +57,19 @@ class SettingsParser(ArgumentParser):
         *,
         defaults: Path | None = None,
         first: Callable[[Sequence[str]], Sequence[Path]] = lambda words: (),
+        read: Callable[[Path], dict[str, Any]] = load_yaml,
     ) -> None:
         epilog = "\n  ".join(("examples:", *examples))
         super().__init__(
             prog=prog, description=description, epilog=epilog, formatter_class=_Formatter, allow_abbrev=False
         )
-        self._config, self._first = config, first
+        self._config, self._first, self._read = config, first, read
         self.add_argument("--config", action="config", help="read settings from this YAML file; options override it")
         self.add_class_arguments(config)
+        self._presets = dict(find_presets(config))
+        for name, choices in self._presets.items():
+            text = "a name for several of these settings; those that are given beside it override it"
+            self.add_argument(f"--{name}", choices=list(choices), default=next(iter(choices)), help=text)
         if hasattr(config, "task"):  # which the settings of a run name too
             self.add_argument("--task", choices=[config.task], help=argparse.SUPPRESS)
         if defaults is not None:
@@ -71,11 +78,26 @@ class SettingsParser(ArgumentParser):
     def parse_args(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:  # type: ignore[override]
         """Parse words; what is typed overrides the file of `--config`, whichever comes first."""
         files, words = _take_config(sys.argv[1:] if args is None else args)
-        files = [*map(str, self._first(words)), *files]
-        for file in map(Path, files):
-            settings = {name: value for name, value in load_yaml(file).items() if not self._is_other_option(name)}
-            check_names(self._config, settings, file)
-        return super().parse_args([*(f"--config={file}" for file in files), *words], *others, **options)
+        read = [(path, self._read(path)) for path in self._first(words)]
+        read += [(path, load_yaml(path)) for path in map(Path, files)]
+        for path, values in read:
+            settings = {name: value for name, value in values.items() if not self._is_other_option(name)}
+            check_names(self._config, settings, path)
+        words = [*(f"--config={yaml.safe_dump(values)}" for _, values in read), *words]
+        return super().parse_args([*self._written_out(words), *words], *others, **options)
+
+    def _written_out(self, words: Sequence[str]) -> list[str]:
+        """Words that say what the presets in others stand for, to be put before them."""
+        silent = [word for word in words if not word.startswith("--print_config")]
+        if not any(name.rpartition(".")[2] in word for name in self._presets for word in silent):
+            return []
+        found = super().parse_args(silent)
+        return [
+            f"--{name.rpartition('.')[0]}.{setting}={value}".replace("--.", "--")
+            for name, choices in self._presets.items()
+            if found.get(name)
+            for setting, value in choices[found[name]].items()
+        ]
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print the mistake and where to read more, and stop."""

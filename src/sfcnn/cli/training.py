@@ -25,12 +25,21 @@ def training_parser(prog: str, config: type, description: str, examples: Sequenc
         f"On several processes or machines: torchrun --nproc-per-node=2 -m {prog} …, or accelerate launch.",
         examples,
         first=_resumed_settings,
+        read=_read_run,
     )
     parser.add_argument("--out", type=Path, help="directory of the run")
     parser.add_argument("--resume", action="store_true", help="continue the run in --out, if there is one")
     add_data(parser)
     add_device(parser)
     return parser
+
+
+def _read_run(path: Path) -> dict[str, Any]:
+    """The settings in the file of a run of any version."""
+    from sfcnn.io.runs import read_run
+
+    task, values = read_run(path.parent)
+    return {"task": task, **values}
 
 
 def _resumed_settings(words: Sequence[str]) -> list[Path]:

@@ -67,7 +67,7 @@ def runs(settings: BenchmarkConfig) -> list[SweepRun]:
             init, augmentation, _, _ = VARIANTS[variant]
             train = replace(
                 settings.train,
-                model=replace(settings.train.model, init=init),
+                model=replace(settings.train.model.resolved(), init=init),
                 images=replace(settings.train.images, augmentation=augmentation),
                 seed=seed,
             )

@@ -21,7 +21,13 @@ _NAMES = {
     "plain-effective-channels": "CNN, same effective channels",
     "plain-parameters": "CNN, same parameters",
 }
-_AUGMENTATIONS = {"none": "none", "quarter-turns": "π/2", "eighth-turns": "π/4", "continuous": "continuous"}
+_AUGMENTATIONS = {
+    "none": "none",
+    "quarter-turns": "π/2",
+    "eighth-turns": "π/4",
+    "continuous": "continuous",
+    "between-orientations": "[0, 2π/Λ)",
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ def runs(settings: GeneralizationConfig) -> list[SweepRun]:
             for kind in settings.kinds:
                 train = replace(
                     settings.train,
-                    model=replace(settings.train.model, kind=kind),
+                    model=replace(settings.train.model.resolved(), kind=kind),
                     images=replace(settings.train.images, augmentation=augmentation),
                     seed=seed,
                 )

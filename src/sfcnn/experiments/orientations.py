@@ -47,7 +47,7 @@ def runs(settings: OrientationsConfig) -> list[SweepRun]:
             for orientations in settings.orientations:
                 train = replace(
                     settings.train,
-                    model=replace(settings.train.model, orientations=orientations),
+                    model=replace(settings.train.model.resolved(), orientations=orientations),
                     images=replace(settings.train.images, train_images=count),
                     seed=seed,
                 )

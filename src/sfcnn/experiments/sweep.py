@@ -23,6 +23,8 @@ import torch
 
 from sfcnn.io.files import write_json
 from sfcnn.io.provenance import provenance
+from sfcnn.io.runs import from_older
+from sfcnn.io.settings import make_settings
 from sfcnn.train.loop import Observer
 from sfcnn.train.run import RunResult
 
@@ -123,7 +125,8 @@ def finished(run: SweepRun, directory: Path) -> Result | None:
         return None
     try:
         result: Result = json.loads(path.read_text(encoding="utf-8"))
-        same = result["train"] == _as_json(asdict(run.train)) and result["test"] == run.test
+        kept = make_settings(type(run.train), from_older(run.train.task, result["train"]))
+        same = kept == run.train and result["test"] == run.test
         RunResult(**result["run"])
         float(result["test_seconds"])
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:

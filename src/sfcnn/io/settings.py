@@ -1,6 +1,11 @@
-"""Settings as YAML files: every field of a frozen dataclass, checked by its type."""
+"""Settings as YAML files: every field of a frozen dataclass, checked by its type.
+
+A dataclass may have presets: a class variable `presets`, the name of a setting that is not a field and the values of
+fields that each of its choices stands for. What is named beside it overrides them, and what is written are the fields.
+"""
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,9 +48,44 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
+def find_presets(config: type, prefix: str = "") -> Iterator[tuple[str, Mapping[str, Mapping[str, Any]]]]:
+    """The presets of a dataclass and of those in it: their names from outside, such as "optimization.recipe"."""
+    if hasattr(config, "presets"):
+        name, choices = config.presets
+        yield f"{prefix}{name}", choices
+    for field in fields(config):
+        if isinstance(field.type, type) and is_dataclass(field.type):
+            yield from find_presets(field.type, f"{prefix}{field.name}.")
+
+
+def write_out(config: type, values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values with every preset replaced by what it stands for.
+
+    >>> from sfcnn.train.config import OptimizationConfig
+    >>> write_out(OptimizationConfig, {"recipe": "fast", "epochs": 3})["schedule"]
+    'one-cycle'
+    """
+    inner = {field.name: field.type for field in fields(config)}
+    values = {
+        name: write_out(kind, value, f"{prefix}{name}.")
+        if isinstance(kind := inner.get(name), type) and is_dataclass(kind) and isinstance(value, dict)
+        else value
+        for name, value in values.items()
+    }
+    if not hasattr(config, "presets"):
+        return values
+    name, choices = config.presets
+    chosen = values.pop(name, None)
+    if chosen is not None and (not isinstance(chosen, str) or chosen not in choices):
+        raise ValueError(f"unknown {prefix}{name} {one_line(repr(chosen))}, choose one of {list(choices)}")
+    return {**choices[chosen], **values} if chosen is not None else values
+
+
 def check_names(config: type, values: dict[str, Any], source: Path | None = None, prefix: str = "") -> None:
     """Raise if a name is not a field of the dataclass, has no value, or has one where there are several settings."""
-    known = {field.name: field.type for field in fields(config)}
+    known: dict[str, Any] = {field.name: field.type for field in fields(config)}
+    if hasattr(config, "presets"):
+        known[config.presets[0]] = str
     where = f"{source}: " if source else ""
     for name, value in values.items():
         if name not in known:
@@ -72,6 +112,7 @@ def make_settings(config: type[Config], values: dict[str, Any]) -> Config:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(config, "settings")
     try:
+        values = write_out(config, values)
         check_names(config, values)
         return parser.instantiate(parser.parse_object({"settings": values})).settings
     except (ArgumentError, TypeError, RecursionError) as error:

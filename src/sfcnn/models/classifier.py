@@ -2,6 +2,10 @@
 
 Six convolutions with batch norm and ReLU, a 2×2 max-pool after the second and the fourth, global max-pooling over
 space and orientations, three fully connected layers with batch norm, and dropout between them.
+
+The paper does not say how convolutions pad. With `padding="same"` all of them do, and maps of 28 pixels become 14 and
+7. With `padding="inner"` all but the first and the last do, 28 → 20 → 10 → 5 → 1 for the second network: so the paper's
+first author built it later, and it is half the work.
 """
 
 from collections import OrderedDict
@@ -33,6 +37,9 @@ class ClassifierSizes:
             )
 
 
+#: Which convolutions are padded so that maps keep their size: all of them, or all but the first and the last.
+PADDINGS = ("same", "inner")
+
 #: The first table: the network of the experiments on orientations and on generalisation.
 BASELINE = ClassifierSizes((7, 5, 5, 5, 5, 5), (16, 24, 32, 32, 48, 64), (64, 64))
 #: The second table: the network of the benchmark on rotated MNIST.
@@ -45,6 +52,7 @@ class ClassifierOptions(TypedDict, total=False):
     in_channels: int  #: channels of the images, 1
     classes: int  #: number of logits, 10
     dropout: float  #: probability in the fully connected part, 0.3
+    padding: str  #: one of PADDINGS: "same" for the first table, "inner" for the second
 
 
 class SteerableOptions(ClassifierOptions, total=False):
@@ -78,6 +86,32 @@ def _assemble(
     return nn.Sequential(OrderedDict(parts))
 
 
+def _paddings(padding: str, count: int) -> list[str]:
+    """How each of `count` convolutions pads, as `nn.Conv2d` calls it.
+
+    >>> _paddings("inner", 4)
+    ['valid', 'same', 'same', 'valid']
+    """
+    if padding not in PADDINGS:
+        raise ValueError(f"unknown padding {padding!r}, choose one of {list(PADDINGS)}")
+    ends = (0, count - 1) if padding == "inner" else ()
+    return ["valid" if index in ends else "same" for index in range(count)]
+
+
+def smallest_side(sizes: ClassifierSizes, padding: str) -> int:
+    """The least height and width of images that every convolution and pooling of a classifier fits into.
+
+    >>> smallest_side(BENCHMARK, "inner"), smallest_side(BENCHMARK, "same")
+    (28, 4)
+    """
+    side, layers = 1, list(zip(sizes.kernel_sizes, _paddings(padding, len(sizes.channels)), strict=True))
+    for number, (kernel_size, how) in reversed(list(enumerate(layers, start=1))):
+        if number % 2 == 0 and number < len(layers):
+            side *= 2  # before the pooling that follows this convolution
+        side += kernel_size - 1 if how == "valid" else 0
+    return side
+
+
 def steerable_classifier(
     sizes: ClassifierSizes,
     orientations: int,
@@ -85,6 +119,7 @@ def steerable_classifier(
     in_channels: int = 1,
     classes: int = 10,
     dropout: float = 0.3,
+    padding: str = "same",
     basis: BasisLike = "bandlimited",
     init: str = "coeff",
     engine: str = "auto",
@@ -92,8 +127,8 @@ def steerable_classifier(
     """A classifier of any sizes: images (B, C, H, W) → logits (B, classes), unchanged by rotations of the image."""
     layers = zip((in_channels, *sizes.channels), sizes.channels, sizes.kernel_sizes, strict=False)
     blocks: list[nn.Module] = [
-        ConvBlock(*layer, orientations, lift=not index, padding="same", basis=basis, init=init, engine=engine)
-        for index, layer in enumerate(layers)
+        ConvBlock(*layer, orientations, lift=not index, padding=how, basis=basis, init=init, engine=engine)
+        for index, (layer, how) in enumerate(zip(layers, _paddings(padding, len(sizes.channels)), strict=True))
     ]
     global_pool = [OrientationPool("max"), nn.AdaptiveMaxPool2d(1)]
     head = _head(sizes.channels[-1], sizes.hidden, classes, dropout)
@@ -101,15 +136,23 @@ def steerable_classifier(
 
 
 def plain_classifier(
-    sizes: ClassifierSizes, width: float = 1.0, *, in_channels: int = 1, classes: int = 10, dropout: float = 0.3
+    sizes: ClassifierSizes,
+    width: float = 1.0,
+    *,
+    in_channels: int = 1,
+    classes: int = 10,
+    dropout: float = 0.3,
+    padding: str = "same",
 ) -> nn.Sequential:
     """The same network of ordinary convolutions with `width` times the channels: (B, C, H, W) → (B, classes)."""
     channels = tuple(scale_channels(c, width) for c in sizes.channels)
     layers = zip((in_channels, *channels), channels, sizes.kernel_sizes, strict=False)
     head = _head(channels[-1], sizes.hidden, classes, dropout)
-    return _assemble(
-        [PlainConvBlock(*layer) for layer in layers], lambda: nn.MaxPool2d(2), [nn.AdaptiveMaxPool2d(1)], head
-    )
+    blocks: list[nn.Module] = [
+        PlainConvBlock(*layer, padding=how)
+        for layer, how in zip(layers, _paddings(padding, len(channels)), strict=True)
+    ]
+    return _assemble(blocks, lambda: nn.MaxPool2d(2), [nn.AdaptiveMaxPool2d(1)], head)
 
 
 def plain_twin(
@@ -142,6 +185,8 @@ def mnist_benchmark(
 ) -> nn.Sequential:
     """The network of the second table: 9×9, four 7×7 and a 5×5 convolution of 24, 32, 36, 36, 64 and 96 channels.
 
+    The first and the last convolution are not padded, so images need 28 pixels; `padding="same"` pads all.
+
     >>> mnist_benchmark(orientations=4, basis="paper", init="he").pool
     Sequential(
       (0): OrientationPool('max')
@@ -149,6 +194,7 @@ def mnist_benchmark(
       (2): Flatten(start_dim=1, end_dim=-1)
     )
     """
+    options.setdefault("padding", "inner")
     return steerable_classifier(sizes, orientations, **options)
 
 
@@ -175,4 +221,5 @@ def mnist_benchmark_cnn(
     **options: Unpack[ClassifierOptions],
 ) -> nn.Sequential:
     """The plain twin of `mnist_benchmark(orientations)`; `match` is one of `sfcnn.models.twins.MATCHES`."""
+    options.setdefault("padding", "inner")
     return plain_twin(sizes, orientations, match, **options)

@@ -21,10 +21,12 @@ KINDS = ("steerable", *(f"plain-{match}" for match in MATCHES))
 
 
 class PlainConvBlock(nn.Sequential):
-    """Conv2d → BatchNorm2d → ReLU → Dropout2d, He-initialised: (B, C, H, W) → (B, Ĉ, H, W)."""
+    """Conv2d → BatchNorm2d → ReLU → Dropout2d, He-initialised: (B, C, H, W) → (B, Ĉ, H', W')."""
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, *, dropout: float = 0.0) -> None:
-        conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding="same", bias=False)
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, *, padding: str = "same", dropout: float = 0.0
+    ) -> None:
+        conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=padding, bias=False)
         nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
         layers: list[nn.Module] = [conv, nn.BatchNorm2d(out_channels), nn.ReLU()]
         if dropout:

@@ -7,7 +7,8 @@ the training set,
     balanced        −mean_x Σ_k w_k t_k ln p_k     with w_k = 1 / (K f_k): each class has the same weight in all
     dice            1 − mean_k 2 Σ_x p_k t_k / Σ_x (p_k + t_k) + ½ cross-entropy     over the classes k ≥ 1
 
-A network that looks for one thing has one logit, that of class 1.
+A network that looks for one thing has one logit, that of class 1. With smoothing s the truth of the cross-entropy is
+(1 − s) t_k + s / K.
 """
 
 import torch
@@ -44,7 +45,9 @@ def log_probabilities(logits: Tensor) -> Tensor:
     return torch.cat([F.logsigmoid(-logits), F.logsigmoid(logits)], dim=1)
 
 
-def pixel_loss(loss: str, logits: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+def pixel_loss(
+    loss: str, logits: Tensor, targets: Tensor, weights: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Loss and part of the pixels that are wrong, each counted as the loss counts them: (B,) and (B,).
 
     logits (B, 1 or K, H, W), targets (B, H, W) int64, weights (K,) of `class_weights`.
@@ -52,7 +55,10 @@ def pixel_loss(loss: str, logits: Tensor, targets: Tensor, weights: Tensor) -> t
     logp = log_probabilities(logits.float())
     found = logp.detach().argmax(1)
     weight = weights.to(logp)[targets]  # (B, H, W)
-    entropy = -(weight * logp.gather(1, targets[:, None])[:, 0]).mean((1, 2))
+    likelihood = logp.gather(1, targets[:, None])[:, 0]
+    if smoothing:
+        likelihood = (1 - smoothing) * likelihood + smoothing * logp.mean(1)
+    entropy = -(weight * likelihood).mean((1, 2))
     if loss != "dice":
         return entropy, (weight * (found != targets)).mean((1, 2))
     truth = F.one_hot(targets, logp.shape[1]).movedim(-1, 1).to(logp)

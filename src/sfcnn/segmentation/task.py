@@ -32,6 +32,7 @@ class SegmentationTask:
         batch_size: crops of a step, over all processes together.
         steps: of an epoch.
         seed: of the crops.
+        label_smoothing: of the loss in training, see `OptimizationConfig`.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class SegmentationTask:
         batch_size: int,
         steps: int,
         seed: int,
+        label_smoothing: float = 0.0,
     ) -> None:
         self.train, self.held_out = (_large_enough(part, crops.size) for part in (train, held_out))
         self.train_images, self.validation_images = len(train[0]), len(held_out[0])
         self.classes, self.crops, self.loss = classes, crops, loss
         self.batch_size, self.steps, self.seed = batch_size, steps, seed
+        self.label_smoothing = label_smoothing
         self.frequencies = class_frequencies(train[1], classes)
         self.weights = class_weights(loss, self.frequencies)
 
@@ -64,7 +67,8 @@ class SegmentationTask:
 
     def outcome(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> Outcome:
         """Loss and part of wrong pixels, each the sum over crops."""
-        losses, mistakes = pixel_loss(self.loss, net(inputs), targets, self.weights)
+        smoothing = self.label_smoothing if net.training else 0.0
+        losses, mistakes = pixel_loss(self.loss, net(inputs), targets, self.weights, smoothing)
         return Outcome(losses.sum(), mistakes.sum(), len(inputs))
 
     def validation(self, share: Share) -> list[tuple[Tensor, Tensor]]:
@@ -123,6 +127,7 @@ def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
         batch_size=config.optimization.batch_size,
         steps=config.steps,
         seed=config.seed,
+        label_smoothing=config.optimization.label_smoothing,
     )
 
 

@@ -1,14 +1,33 @@
 """How a network learns: the settings that every run has."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 #: Number formats of the forward and backward pass; weights and their updates are always float32.
 PRECISIONS = ("float32", "bfloat16", "float16")
 
-#: How the learning rate falls.
-SCHEDULES = ("exponential", "cosine")
+#: How the learning rate changes.
+SCHEDULES = ("exponential", "cosine", "linear", "one-cycle")
+
+#: What updates the weights.
+OPTIMIZERS = ("adam", "adamw")
+
+#: Settings that go together, by name. "paper" is what the settings are if nothing is said.
+RECIPES: Mapping[str, Mapping[str, Any]] = {
+    "paper": {},
+    "fast": {
+        "epochs": 12,
+        "learning_rate": 0.01,
+        "schedule": "one-cycle",
+        "elastic_conv": 0.0,
+        "elastic_dense": 0.0,
+        "optimizer": "adamw",
+        "weight_decay": 0.01,
+        "averaging": 0.998,
+        "label_smoothing": 0.1,
+    },
+}
 
 
 def check_choice(owner: object, name: str, choices: Sequence[Any]) -> None:
@@ -26,19 +45,30 @@ def check_at_least(owner: object, smallest: float, *names: str) -> None:
 
 @dataclass(frozen=True)
 class OptimizationConfig:
-    """Adam with a falling learning rate and an elastic net.
+    """Adam with a falling learning rate and an elastic net, by default as in App. C.1.
+
+    In settings files and on the command line `recipe` stands for several of these settings at once, those of RECIPES;
+    what else is named overrides them. A run keeps the settings, not the name. In Python it is `recipe("fast")`.
 
     Args:
         epochs: passes over the training images
         batch_size: images of a step, over all processes together
-        learning_rate: at the start
-        schedule: "exponential" (the paper's, by epochs) or "cosine" (falls to zero with every step; for short runs)
+        learning_rate: at the start, or of "one-cycle" at its peak
+        schedule: "exponential" (the paper's, by epochs); "cosine" or "linear" (falls to zero with every step; for short
+            runs); "one-cycle" (rises from a tenth in the first fifth of the steps, then falls to a thousandth)
         decay: of the exponential schedule: factor on the learning rate from one epoch to the next …
         decay_from: … beginning with this epoch, counted from 1
         elastic_conv: λ of λ(‖w‖₁ + ‖w‖²) on the weights of convolutions
         elastic_dense: the same on those of fully connected layers
         precision: "float32", or mixed with "bfloat16" or "float16"
+        optimizer: "adam", or "adamw" for Adam with weight decay apart from the gradients
+        weight_decay: of "adamw", on the weights of convolutions and of fully connected layers
+        averaging: decay per step of an exponential moving average of the weights, such as 0.998; validation and the
+            saved weights are those of the average. 0 for none
+        label_smoothing: part of the probability that the loss asks to be spread evenly over all classes
     """
+
+    presets: ClassVar[tuple[str, Mapping[str, Mapping[str, Any]]]] = ("recipe", RECIPES)
 
     epochs: int = 40
     batch_size: int = 64
@@ -49,13 +79,36 @@ class OptimizationConfig:
     elastic_conv: float = 1e-7
     elastic_dense: float = 1e-8
     precision: str = "float32"
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
+    averaging: float = 0.0
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         """Check that every number makes sense."""
         check_at_least(self, 1, "epochs", "batch_size", "decay_from")
-        check_at_least(self, 0, "elastic_conv", "elastic_dense")
+        check_at_least(self, 0, "elastic_conv", "elastic_dense", "weight_decay")
         check_choice(self, "precision", PRECISIONS)
+        check_choice(self, "optimizer", OPTIMIZERS)
         check_choice(self, "schedule", SCHEDULES)
         for name, largest in (("learning_rate", 1e30), ("decay", 1)):
             if not 0 < getattr(self, name) <= largest:
                 raise ValueError(f"{name} must be in (0, {largest:g}], got {getattr(self, name)}")
+        for name in ("averaging", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        if self.weight_decay and self.optimizer != "adamw":
+            raise ValueError(
+                f"weight_decay must be 0 with the optimizer {self.optimizer!r}, which has none, got {self.weight_decay}"
+            )
+
+
+def recipe(name: str, **changes: Any) -> OptimizationConfig:
+    """The settings of a recipe, with some changed.
+
+    >>> recipe("fast", epochs=15).schedule
+    'one-cycle'
+    """
+    if name not in RECIPES:
+        raise ValueError(f"unknown recipe {name!r}, choose one of {list(RECIPES)}")
+    return replace(OptimizationConfig(), **{**RECIPES[name], **changes})

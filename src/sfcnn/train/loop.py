@@ -1,8 +1,8 @@
 """The loop: steps, epochs, validation, model selection and checkpoints, the same for every task.
 
-What a run does next depends only on its state, which a checkpoint holds in full: weights, optimiser, random generators
-of all processes, position in the epoch, sums of the epoch so far, history. So a run that was killed and resumed ends
-with the same bits.
+What a run does next depends only on its state, which a checkpoint holds in full: weights and their average, optimiser,
+random generators of all processes, position in the epoch, sums of the epoch so far, history. So a run that was killed
+and resumed ends with the same bits.
 """
 
 import math
@@ -18,10 +18,11 @@ from torch import Tensor, nn
 
 from sfcnn.io.state import write_state
 from sfcnn.ops import measured
+from sfcnn.train.averaging import averaged_network
 from sfcnn.train.checkpoint import Checkpoints
 from sfcnn.train.config import OptimizationConfig
 from sfcnn.train.distributed import add_up, gather_objects, share_of, synchronize_batch_norm
-from sfcnn.train.optimization import ElasticNet, learning_rate
+from sfcnn.train.optimization import ElasticNet, learning_rate, make_optimizer
 from sfcnn.train.prefetch import prefetch
 from sfcnn.train.task import Task
 
@@ -106,10 +107,17 @@ class Fit:
         self.accelerator, self.share = accelerator, share_of(accelerator)
         self.bare = synchronize_batch_norm(net) if self.share.processes > 1 else net
         self.penalty = ElasticNet(net, config)
-        self.net, self.optimizer = accelerator.prepare(net, torch.optim.Adam(net.parameters(), config.learning_rate))
+        # Copied before the accelerator wraps the network.
+        self.averaged = averaged_network(net, config.averaging).to(accelerator.device) if config.averaging else None
+        self.net, self.optimizer = accelerator.prepare(net, make_optimizer(net, config))
         self.checkpoints = Checkpoints(directory / "checkpoints")
         self.progress = Progress()
         torch.manual_seed(seed * 1000 + self.share.rank)
+
+    @property
+    def result(self) -> nn.Module:
+        """The network that is validated and kept: the averaged one, if there is one."""
+        return self.averaged.module if self.averaged else self.bare
 
     def run(self) -> Progress:
         """Train from where the state stands to the end."""
@@ -130,6 +138,7 @@ class Fit:
         cuda = gather_objects(self.accelerator, torch.cuda.get_rng_state()) if torch.cuda.is_available() else []
         return {
             "model": self.bare.state_dict(),
+            "averaged": self.averaged.state_dict() if self.averaged else None,
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else None,
             "generators": generators,
@@ -156,6 +165,8 @@ class Fit:
 
     def _load_state(self, state: dict[str, Any]) -> None:
         self.bare.load_state_dict(state["model"])
+        if self.averaged:
+            self.averaged.load_state_dict(state["averaged"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.accelerator.scaler and state["scaler"]:
             self.accelerator.scaler.load_state_dict(state["scaler"])
@@ -199,7 +210,7 @@ class Fit:
         progress.history.append(record)
         progress.epoch, progress.step, progress.sums, progress.seconds = progress.epoch + 1, 0, (0.0, 0.0, 0.0), 0.0
         if self.share.rank == 0 and progress.selected(last=self.select_last) is record:
-            write_state(self.directory / "best.safetensors", {"model": self.bare.state_dict()})
+            write_state(self.directory / "best.safetensors", {"model": self.result.state_dict()})
         self._save()
         self.observer.epoch(progress)
 
@@ -219,6 +230,8 @@ class Fit:
         self.optimizer.zero_grad()
         self.accelerator.backward(loss)
         self.optimizer.step()
+        if self.averaged:
+            self.averaged.update_parameters(self.bare)
         return (total, mistakes, images), float(penalty.detach())
 
     def _check(self, value: float, what: str) -> None:
@@ -233,10 +246,12 @@ class Fit:
     def _validate(self) -> tuple[float, float, float]:
         """Sums of loss, mistakes and images held out."""
         self.net.eval()
+        net = self.result
         device = self.accelerator.device
         sums = torch.zeros(3, dtype=torch.float64)
-        for inputs, targets in self.task.validation(self.share):
-            sums += self.task.outcome(self.bare, inputs.to(device), targets.to(device)).sums()
+        with self.accelerator.autocast():
+            for inputs, targets in self.task.validation(self.share):
+                sums += self.task.outcome(net, inputs.to(device), targets.to(device)).sums()
         return add_up(self.accelerator, sums)
 
     def _save(self) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfcnn.cli.parser import Parser, add_data, add_device, add_overwrite
+from sfcnn.cli.parser import Parser, add_data, add_device, add_overwrite, add_views
 
 if TYPE_CHECKING:
     from sfcnn.classification import Classifier, Evaluation, LabelledImages
@@ -19,7 +19,8 @@ def parser(prog: str) -> Parser:
         prog,
         description="Test the best network of a run on the images that were held out, or on another folder of\n"
         "labelled images. With --angles every image is also rotated, by evenly spaced angles: the error is\n"
-        "shown for each angle, and the scores of classes are those of all angles together.",
+        "shown for each angle, and the scores of classes are those of all angles together. With --views the error\n"
+        "with test-time averaging is shown apart.",
         examples=(
             f"{prog} runs/photos",
             f"{prog} runs/photos --folder more-photos --confusion confusion.png",
@@ -36,6 +37,7 @@ def parser(prog: str) -> Parser:
     )
     parser.add_argument("--images", type=int, metavar="N", help="use only N of the images")
     parser.add_argument("--angles", type=int, metavar="N", help="rotate the images by 0, 1/N, 2/N … of a full circle")
+    add_views(parser)
     parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images at a time (default 100)")
     parser.add_argument("--confusion", type=Path, metavar="FILE", help="draw the confusion matrix (PNG, PDF or SVG)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the numbers to this JSON file")
@@ -50,6 +52,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     from sfcnn.classification import load
     from sfcnn.classification.confusion import confusion_figure
     from sfcnn.classification.evaluate import even_degrees
+    from sfcnn.classification.views import view_angles
     from sfcnn.cli.console import make_console, progress
     from sfcnn.cli.tables import class_table, error_table
     from sfcnn.io.files import check_output, write_json
@@ -59,6 +62,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         check_output(output, overwrite=arguments.overwrite)
     if arguments.images is not None and arguments.images < 1:
         raise ValueError(f"--images must be at least 1, got {arguments.images}")
+    view_angles(arguments.views)  # which says what is wrong before images are read
     degrees = even_degrees(1 if arguments.angles is None else arguments.angles)
     classifier = load(arguments.run, arguments.device)
     labelled, name = _images(classifier, arguments)
@@ -67,20 +71,29 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     console = make_console()
     with progress(console) as report:
         tested = partial(report, f"testing {arguments.run}")
-        evaluation = classifier.evaluate(labelled, degrees, batch_size=arguments.batch_size, progress=tested)
-    errors = evaluation.errors
+        options = {"batch_size": arguments.batch_size, "progress": tested}
+        evaluation = classifier.evaluate(labelled, degrees, **options)
+        columns = {str(arguments.run): evaluation.errors}
+        if arguments.views > 1:
+            averaged = classifier.evaluate(labelled, degrees, views=arguments.views, **options)
+            columns[f"mean of {arguments.views} views"] = averaged.errors
     if arguments.angles is None:
-        print(f"error {errors[0]:.2f} % on {evaluation.images:,} {what}")
+        print(f"error {evaluation.errors[0]:.2f} % on {evaluation.images:,} {what}")
+        for column, errors in list(columns.items())[1:]:
+            print(f"error {errors[0]:.2f} % by the {column}")
     else:
         print(f"{evaluation.images:,} {what}, all rotated by each angle")
-        console.print(error_table(degrees, {str(arguments.run): errors}))
+        console.print(error_table(degrees, columns))
     console.print(class_table(evaluation.scores()))
     if arguments.confusion is not None:
         figure = confusion_figure(evaluation.confusion, evaluation.classes, f"{evaluation.images:,} {what}")
         save_figure(figure, arguments.confusion, overwrite=arguments.overwrite)
         print(f"wrote {arguments.confusion}")
     if arguments.out is not None:
-        write_json(arguments.out, _numbers(arguments, name, evaluation), overwrite=arguments.overwrite)
+        numbers = _numbers(arguments, name, evaluation)
+        if arguments.views > 1:
+            numbers |= {"views": arguments.views, "errors_of_views": averaged.errors}
+        write_json(arguments.out, numbers, overwrite=arguments.overwrite)
         print(f"wrote {arguments.out}")
 
 

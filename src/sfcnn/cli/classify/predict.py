@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfcnn.cli.parser import Parser, add_device, add_overwrite
+from sfcnn.cli.parser import Parser, add_device, add_overwrite, add_views
 
 if TYPE_CHECKING:
     from sfcnn.classification import Predictions
@@ -46,6 +46,7 @@ def parser(prog: str) -> Parser:
         "--invert", action="store_true", help="black and white are exchanged, compared with the training images"
     )
     parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images at a time (default 100)")
+    add_views(parser)
     add_device(parser)
     add_overwrite(parser)
     return parser
@@ -62,7 +63,8 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     if out is not None:
         check_output(out, overwrite=arguments.overwrite)
     classifier, files = load(arguments.run, arguments.device), image_files(arguments.images)
-    predictions = classifier.predict(files, invert=arguments.invert, batch_size=arguments.batch_size)
+    options = {"invert": arguments.invert, "batch_size": arguments.batch_size, "views": arguments.views}
+    predictions = classifier.predict(files, **options)
     text = formatted(_rows(files, predictions))
     if out is None:
         _show(text)
