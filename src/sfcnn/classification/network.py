@@ -35,6 +35,8 @@ def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn
             sizes,
             in_channels=channels,
             classes=classes,
+            reflections=config.reflections,
+            restrict_after=config.restrict_after,
             basis=config.basis,
             init=config.init,
             engine=config.engine,
@@ -42,5 +44,11 @@ def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn
         )
     match = config.kind.removeprefix("plain-")
     return mnist_baseline_cnn(
-        match, config.orientations, sizes, in_channels=channels, classes=classes, dropout=config.dropout
+        match,
+        config.orientations,
+        sizes,
+        reflections=config.reflections,
+        in_channels=channels,
+        classes=classes,
+        dropout=config.dropout,
     )
