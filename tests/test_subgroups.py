@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from sfcnn import reflect_features, restrict, rotate_features
-from sfcnn.subgroups import coset_indices
+from sfcnn.subgroups import coset_indices, products
 
 QUARTER = math.pi / 2
 
@@ -44,6 +44,16 @@ def test_every_orientation_is_in_one_coset() -> None:
         index = coset_indices(12, orientations, reflections=True, keep_reflections=True)
         assert index.shape == (6 // orientations, 2 * orientations)
         assert index.flatten().sort().values.tolist() == list(range(12))
+
+
+@pytest.mark.parametrize("orientations", [1, 2, 3, 8])
+def test_the_table_is_that_of_the_matrices(orientations: int) -> None:
+    angle = torch.arange(orientations, dtype=torch.float64) * (2 * math.pi / orientations)
+    turns = torch.stack([torch.stack([angle.cos(), -angle.sin()], -1), torch.stack([angle.sin(), angle.cos()], -1)], -2)
+    elements = torch.cat([turns, turns @ torch.diag(torch.tensor([-1.0, 1.0], dtype=torch.float64))])
+    table = products(orientations, reflections=True)
+    torch.testing.assert_close(elements[table], elements[:, None] @ elements)
+    assert torch.equal(products(orientations), table[:orientations, :orientations])
 
 
 def test_wrong_input_is_named(features: Tensor) -> None:

@@ -17,7 +17,9 @@ from torch import Tensor
 from sfcnn.harmonics import Basis, BasisLike, real_atoms, resolve_basis
 
 #: What to do instead of asking pixels to turn by other angles.
-PIXELS_NEED = "the basis 'pixels' is for 1, 2 or 4 orientations (Λ), choose 'bandlimited', 'averaged' or 'paper' for others"
+PIXELS_NEED = (
+    "the basis 'pixels' is for 1, 2 or 4 orientations (Λ), choose 'bandlimited', 'averaged' or 'paper' for others"
+)
 
 _MOST_ORIENTATIONS = 2**20  # far beyond what any memory holds features for
 

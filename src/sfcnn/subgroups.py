@@ -1,4 +1,4 @@
-"""Restriction to a subgroup: the same features, seen as those of fewer rotations and of no reflections.
+"""The table of a group, and restriction to a subgroup: the same features, seen as those of fewer elements.
 
 A group G splits into cosets of its subgroup H, G = ⋃_t Ht, and H acts on each of them as on itself. Features ζ_c(g) on G
 are therefore |G| / |H| times as many channels of features on H, (c, t) ↦ ζ_c(ht), and no number is lost:
@@ -20,6 +20,23 @@ def split_orientations(size: int, reflections: bool) -> int:
     if reflections and size % 2:
         raise ValueError(f"features with reflections have 2Λ orientations, an even number, got {size}")
     return size // 2 if reflections else size
+
+
+def products(orientations: int, reflections: bool = False) -> Tensor:
+    """The group's table: entry (h, e) is the number of he among the orientations, int64 (Λ, Λ) or (2Λ, 2Λ).
+
+    With h = r_φ m^u and e = r_d m^t, he = r_{φ + (−1)^u d} m^{u+t}.
+
+    >>> products(2, reflections=True)[3]
+    tensor([3, 2, 1, 0])
+    """
+    phi, d = torch.arange(orientations)[:, None], torch.arange(orientations)
+    forward, backward = (phi + d) % orientations, (phi - d) % orientations
+    if not reflections:
+        return forward
+    plain = torch.cat([forward, orientations + forward], dim=1)
+    mirrored = torch.cat([orientations + backward, backward], dim=1)
+    return torch.cat([plain, mirrored])
 
 
 def coset_indices(

@@ -40,7 +40,7 @@ def test_layers_commute_with_rotations_and_mirrors(orientations: int, engine: st
 
 def test_other_angles_cost_sampling_only() -> None:
     """Angles of D_8 that pixels do not allow: near the error of the same layers without reflections."""
-    spot = torch.exp(-torch.linspace(-2.5, 2.5, 33) ** 2)
+    spot = torch.exp(-(torch.linspace(-2.5, 2.5, 33) ** 2))
     images = (spot * spot[:, None] * torch.linspace(-1, 2, 33))[None, None]
     errors = []
     for reflections in (False, True):
@@ -167,7 +167,9 @@ def test_features_of_the_other_kind_are_explained() -> None:
 def test_restriction_keeps_rotations_and_gives_up_mirrors() -> None:
     options: dict[str, Any] = {"padding": "same", "dtype": torch.float64}
     net = nn.Sequential(
-        LiftConv2d(1, 2, 5, 8, reflections=True, **options), Restrict(4, reflections=True), GroupConv2d(8, 2, 3, 4, **options)
+        LiftConv2d(1, 2, 5, 8, reflections=True, **options),
+        Restrict(4, reflections=True),
+        GroupConv2d(8, 2, 3, 4, **options),
     )
     images = torch.randn(1, 1, 10, 10, dtype=torch.float64)
     assert_equivariant(net, images)

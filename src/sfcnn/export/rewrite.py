@@ -163,7 +163,9 @@ class _Builder:
         period = 2 * math.pi / layer.symmetry
         if isinstance(value, Features):
             reference = next((p for p in self.model.parameters()), torch.empty(0))
-            angles: Any = self._tensor(f"{name}.angles", readout_angles(value.orientations, layer.reflections).to(reference))
+            angles: Any = self._tensor(
+                f"{name}.angles", readout_angles(value.orientations, layer.reflections).to(reference)
+            )
         else:
             # A whole circle of Λ, or with reflections two: θ_a + π goes around as θ_a does, from π.
             size = features.shape[2]

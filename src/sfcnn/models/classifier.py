@@ -122,7 +122,9 @@ def steerable_classifier(
 def check_restriction(restrict_after: int, reflections: bool, convolutions: int) -> None:
     """Raise unless reflections are there to be given up, after a convolution that another one follows."""
     if restrict_after and not reflections:
-        raise ValueError(f"restrict_after gives up reflections, got {restrict_after} for a network without: set reflections")
+        raise ValueError(
+            f"restrict_after gives up reflections, got {restrict_after} for a network without: set reflections"
+        )
     if not 0 <= restrict_after < convolutions:
         raise ValueError(
             f"restrict_after must be 0 (never) or a convolution with another after it, 1 … {convolutions - 1}, "
@@ -149,7 +151,11 @@ class TwinOptions(ClassifierOptions, total=False):
 
 
 def plain_twin(
-    sizes: ClassifierSizes, orientations: int, match: str, reflections: bool = False, **options: Unpack[ClassifierOptions]
+    sizes: ClassifierSizes,
+    orientations: int,
+    match: str,
+    reflections: bool = False,
+    **options: Unpack[ClassifierOptions],
 ) -> nn.Sequential:
     """The plain classifier that matches the steerable one in channels, effective channels or parameters."""
     width = matching_width(

@@ -200,7 +200,9 @@ class SteerableConv2d(nn.Module):
         """What may be wrong with features whose axis of orientations does not fit."""
         size, order = maps.shape[2] if maps.dim() == 5 else 0, self.group_order
         if self.reflections and size == self.orientations:
-            return f": with reflections features have 2Λ = {order} orientations, as layers with reflections=True make them"
+            return (
+                f": with reflections features have 2Λ = {order} orientations, as layers with reflections=True make them"
+            )
         if not self.reflections and size == 2 * order:
             return ": features with reflections need a layer with reflections=True, or sfcnn.restrict before this one"
         return ""
