@@ -3,12 +3,31 @@
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # e2cnn 0.2.3 uses deprecated names of the libraries that it imports
     e2cnn_nn = pytest.importorskip("e2cnn.nn")
     gspaces = pytest.importorskip("e2cnn.gspaces")
+    e2cnn_kernels = pytest.importorskip("e2cnn.kernels.utils")
+    e2cnn_solutions = pytest.importorskip("e2cnn.kernels.irreps_basis")
+
+
+class _Numpy:
+    """numpy with the meaning that `copy=False` had before version 2: copy if it must be."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def array(self, value: Any, *arguments: Any, copy: bool = True, **options: Any) -> Any:
+        return np.array(value, *arguments, copy=copy or None, **options)
+
+
+# Without these two e2cnn 0.2.3 cannot solve the constraints of reflections with numpy 2, which has no `tostring` either.
+e2cnn_kernels.np = _Numpy()
+for _name in ("R2FlipsSolution", "R2FlipsContinuousRotationsSolution", "R2FlipsDiscreteRotationsSolution"):
+    getattr(e2cnn_solutions, _name).__hash__ = lambda self: hash((self.in_irrep, self.out_irrep))
 
 #: For a module of tests: e2cnn's own warnings are no errors.
 WARNINGS = [

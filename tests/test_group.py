@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from sfcnn import GroupConv2d, LiftConv2d, assert_equivariant, equivariance_error, rotate, rotate_features
+from sfcnn import (
+    GroupConv2d,
+    LiftConv2d,
+    assert_equivariant,
+    equivariance_error,
+    reflect,
+    reflect_features,
+    rotate,
+    rotate_features,
+)
 
 
 def blob(row: int, column: int, size: int = 33) -> torch.Tensor:
@@ -47,6 +56,21 @@ def test_features_turn_and_shift() -> None:
     torch.testing.assert_close(turned[:, :, 2], torch.rot90(features[:, :, 0], 1, (-2, -1)))
     back = rotate_features(turned, -math.pi / 2)
     assert torch.equal(back, features)
+
+
+def test_features_with_reflections_obey_the_law_of_the_group() -> None:
+    """m² = 1 and m r_φ = r_{−φ} m, on images and on features."""
+    images, features, quarter = torch.randn(2, 3, 6, 6), torch.randn(2, 3, 8, 6, 6), math.pi / 2
+
+    def turn(values: torch.Tensor, angle: float) -> torch.Tensor:
+        return rotate_features(values, angle, reflections=True)
+
+    assert torch.equal(reflect(reflect(images)), images)
+    assert torch.equal(reflect(rotate(images, quarter)), rotate(reflect(images), -quarter))
+    assert torch.equal(reflect_features(reflect_features(features)), features)
+    assert torch.equal(reflect_features(turn(features, quarter)), turn(reflect_features(features), -quarter))
+    assert torch.equal(turn(features, quarter)[:, :, 5], torch.rot90(features[:, :, 4], 1, (-2, -1)))
+    assert torch.equal(reflect_features(features)[:, :, 3], features[:, :, 5].flip(-1))
 
 
 class TurnsWrong(nn.Module):
@@ -96,5 +120,13 @@ def test_wrong_input_is_named() -> None:
         rotate_features(torch.zeros(1, 1, 8, 3, 3), 0.1)
     with pytest.raises(ValueError, match=r"expects shape \(B, C, Λ, H, W\), got \(1, 8, 3, 3\)"):
         rotate_features(torch.zeros(1, 8, 3, 3), 0.1)
+    with pytest.raises(ValueError, match=r"reflect expects maps of shape \(…, H, W\), got \(5,\)"):
+        reflect(torch.zeros(5))
+    with pytest.raises(ValueError, match=r"reflect_features expects shape \(B, C, 2Λ, H, W\), got \(1, 8, 3, 3\)"):
+        reflect_features(torch.zeros(1, 8, 3, 3))
+    with pytest.raises(ValueError, match="2Λ orientations, an even number, got 7"):
+        rotate_features(torch.zeros(1, 1, 7, 3, 3), 0.0, reflections=True)
+    with pytest.raises(ValueError, match="only features with reflections can be mirrored: pass reflections=True"):
+        equivariance_error(nn.Identity(), torch.zeros(1, 1, 8, 3, 3), 0.0, mirror=True)
     with pytest.raises(ValueError, match=r"inputs must be images .* got \(3, 3\)"):
         equivariance_error(nn.Identity(), torch.zeros(3, 3), 0.1)

@@ -14,7 +14,17 @@ from torch import Tensor, nn
 
 import sfcnn
 from peer_e2cnn import PAPER, TOLERANCE, WARNINGS, e2cnn_nn, gspaces
-from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool, migration, rotate, rotate_features
+from sfcnn import (
+    Basis,
+    GroupConv2d,
+    LiftConv2d,
+    OrientationPool,
+    migration,
+    reflect,
+    reflect_features,
+    rotate,
+    rotate_features,
+)
 from sfcnn.harmonics import bandlimited
 from sfcnn.migration import load_r2conv, r2conv_basis
 
@@ -248,17 +258,58 @@ def test_layers_without_a_counterpart_are_refused(
 @pytest.mark.parametrize(
     ("make", "letter", "name"),
     [
-        (lambda: gspaces.Flip2dOnR2(), "r", "Flips"),
-        (lambda: gspaces.FlipRot2dOnR2(4), "r", "Flip_4-Rotations"),
         (lambda: gspaces.Rot2dOnR2(-1, 2), "v", "Continuous-Rotations"),
+        (lambda: gspaces.FlipRot2dOnR2(-1, 2), "t", "Flip_Continuous-Rotations"),
     ],
 )
 def test_other_groups_are_refused(make: Callable[[], Any], letter: str, name: str) -> None:
-    # e2cnn 0.2.3 cannot solve their constraints with numpy 2, so that a layer of C_4 has to lend its other attributes.
+    # A layer of C_4 lends its other attributes: what its fields are is read after their group.
     layer = r2conv(4, 3, lift=False)
     layer.in_type = layer.out_type = field_type(make(), letter)
     with pytest.raises(ValueError, match=f"the symmetry of the R2Conv is {name}.*, expected rotations of the plane"):
         load_r2conv(layer)
+
+
+def mirror_r2conv(orientations: int, kernel_size: int, *, lift: bool, axis: float = math.pi / 2) -> Any:
+    """From two channels to three on D_Λ; mirror images alone are D_1."""
+    space = gspaces.FlipRot2dOnR2(orientations, axis=axis) if orientations > 1 else gspaces.Flip2dOnR2(axis)
+    source, target = (e2cnn_nn.FieldType(space, n * [kind]) for n, kind in (
+        (2, space.trivial_repr if lift else space.regular_repr), (3, space.regular_repr)
+    ))  # fmt: skip
+    layer = e2cnn_nn.R2Conv(source, target, kernel_size, initialize=False, recompute=True, padding=kernel_size // 2)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    return layer
+
+
+@pytest.mark.parametrize("lift", [True, False])
+@pytest.mark.parametrize("orientations", [1, 2, 3, 4, 8])
+def test_the_same_output_with_reflections(orientations: int, lift: bool) -> None:
+    theirs = mirror_r2conv(orientations, 5, lift=lift)
+    ours = load_r2conv(theirs)
+    assert (type(ours), ours.reflections) == (LiftConv2d if lift else GroupConv2d, True)
+    assert (ours.orientations, ours.basis_name) == (orientations, "bandlimited")
+    features = features_of(2 * orientations, torch.float32, lift=lift)
+    assert_same(*outputs(theirs, ours, features))
+    filters, bias = theirs.expand_parameters()
+    again = load_r2conv(filters, orientations, lift=lift, reflections=True, bias=bias.detach(), padding=2)
+    torch.testing.assert_close(again(features), ours(features))
+
+
+def test_reflections_act_alike() -> None:
+    layer = mirror_r2conv(4, 3, lift=False)
+    features = features_of(8, torch.float32, lift=False)
+    theirs = e2cnn_nn.GeometricTensor(features.flatten(1, 2), layer.in_type)
+    mirrored, turned = (theirs.transform(element).tensor.unflatten(1, (2, 8)) for element in ((1, 0), (0, 1)))
+    torch.testing.assert_close(mirrored, reflect_features(features))
+    torch.testing.assert_close(turned, rotate_features(features, math.pi / 2, reflections=True))
+    image = e2cnn_nn.GeometricTensor(features[:, :, 0], mirror_r2conv(4, 3, lift=True).in_type)
+    torch.testing.assert_close(image.transform((1, 0)).tensor, reflect(features[:, :, 0]))
+
+
+def test_other_axes_of_reflection_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"mirrors at 0°, expected 90°, left and right exchanged: .* pass its filters"):
+        load_r2conv(mirror_r2conv(4, 3, lift=False, axis=0.0))
 
 
 def test_nothing_of_the_other_libraries_is_imported() -> None:
@@ -267,7 +318,14 @@ def test_nothing_of_the_other_libraries_is_imported() -> None:
     imported = [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
     imported += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert imported
-    assert {name.partition(".")[0] for name in imported} <= {"collections", "dataclasses", "typing", "torch", "sfcnn"}
+    assert {name.partition(".")[0] for name in imported} <= {
+        "collections",
+        "dataclasses",
+        "math",
+        "typing",
+        "torch",
+        "sfcnn",
+    }
 
 
 # What docs/migration.md says.

@@ -25,6 +25,7 @@ from peer_e2cnn import PAPER, TOLERANCE, WARNINGS, e2cnn_nn, gspaces
 from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool
 from sfcnn.harmonics import BasisLike, bandlimited, resolve_basis
 from sfcnn.ops import direct, sample_atoms
+from sfcnn.ops.reflections import expand_group_weight, expand_lift_weight
 
 pytestmark = WARNINGS
 
@@ -64,6 +65,50 @@ def e2cnn_banks(orientations: int, kernel_size: int, *, lift: bool, **limits: An
     units = torch.eye(layer.weights.numel())
     banks = torch.stack([layer.basisexpansion(unit).detach().double() for unit in units])
     return banks.view(len(units), orientations, -1, kernel_size, kernel_size)
+
+
+def mirror_space(orientations: int) -> Any:
+    """e2cnn has no FlipRot2dOnR2 of order 1, but a space of mirror images alone."""
+    return gspaces.FlipRot2dOnR2(orientations) if orientations > 1 else gspaces.Flip2dOnR2()
+
+
+def e2cnn_mirror_banks(orientations: int, kernel_size: int, *, lift: bool) -> Tensor:
+    """The filter bank of each unit weight of R2Conv between fields of D_Λ: (weights, 2Λ, 2Λ or 1, s, s)."""
+    space = mirror_space(orientations)
+    source, target = (
+        e2cnn_nn.FieldType(space, [space.regular_repr if lifted else space.trivial_repr]) for lifted in (not lift, True)
+    )
+    layer = e2cnn_nn.R2Conv(source, target, kernel_size, bias=False, initialize=False)
+    units = torch.eye(layer.weights.numel())
+    banks = torch.stack([layer.basisexpansion(unit).detach().double() for unit in units])
+    return banks.view(len(units), 2 * orientations, -1, kernel_size, kernel_size)
+
+
+def our_mirror_banks(orientations: int, kernel_size: int, *, lift: bool, sign: int = 1) -> Tensor:
+    """The same of our layers; a sign of −1 on the mirrored atoms makes them wrong."""
+    resolved = bandlimited(kernel_size)
+    atoms = sample_atoms(resolved, kernel_size, orientations, torch.float64)
+    mirror = sign * torch.tensor(resolved.mirror_signs, dtype=torch.float64)
+    mirror[0] = 1  # the centre is symmetric
+    shape = (1, resolved.size) if lift else (1, 2 * orientations, resolved.size)
+    weight = torch.eye(math.prod(shape), dtype=torch.float64).view(-1, *shape)
+    if lift:
+        bank = direct.lift_kernel(expand_lift_weight(weight, mirror), atoms)
+    else:
+        bank = direct.group_kernel(expand_group_weight(weight, mirror), atoms)
+    return bank.view(len(weight), 2 * orientations, -1, kernel_size, kernel_size)
+
+
+@pytest.mark.parametrize("lift", [True, False])
+@pytest.mark.parametrize("orientations", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_filters_with_reflections_span_the_same_space(orientations: int, lift: bool) -> None:
+    kernel_size = 5
+    ours = our_mirror_banks(orientations, kernel_size, lift=lift)
+    theirs = e2cnn_mirror_banks(orientations, kernel_size, lift=lift)
+    assert len(span(ours)) == len(ours) == len(theirs)
+    assert_same_span(ours, theirs)
+    wrong = span(our_mirror_banks(orientations, kernel_size, lift=lift, sign=-1))
+    assert wrong.shape != span(theirs).shape or largest_angle_sine(wrong, span(theirs)) > 0.1
 
 
 def span(banks: Tensor) -> Tensor:

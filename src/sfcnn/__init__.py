@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from sfcnn.group import assert_equivariant, equivariance_error, rotate, rotate_features
+from sfcnn.group import assert_equivariant, equivariance_error, reflect, reflect_features, rotate, rotate_features
 from sfcnn.harmonics import Basis
 from sfcnn.nn import (
     ConvBlock,
@@ -17,8 +17,10 @@ from sfcnn.nn import (
     OrientationReadout,
     OrientedResponse,
     ResidualBlock,
+    Restrict,
 )
 from sfcnn.steering import steer
+from sfcnn.subgroups import restrict
 
 if TYPE_CHECKING:
     from sfcnn import cells, classification, export, migration, models, segmentation
@@ -35,6 +37,7 @@ __all__ = [
     "OrientationReadout",
     "OrientedResponse",
     "ResidualBlock",
+    "Restrict",
     "__version__",
     "assert_equivariant",
     "cells",
@@ -44,6 +47,9 @@ __all__ = [
     "load",
     "migration",
     "models",
+    "reflect",
+    "reflect_features",
+    "restrict",
     "rotate",
     "rotate_features",
     "segmentation",

@@ -1,9 +1,13 @@
-"""The action of rotations on images and on feature maps, and how well a network commutes with it (§2, App. A).
+"""The action of rotations and of a mirror on images and features, and how well a network commutes with it (§2, App. A).
 
     ρ_φ I(x) = I(ρ_{−φ} x)                    on images: turn the picture counter-clockwise by φ
     R_φ ζ(x, θ) = ρ_φ ζ(x, θ − φ)             on features: turn every map and shift the orientations by φ
+    m I(x, y) = I(−x, y)                      on images: exchange left and right
+    M ζ(x, r_θ m^s) = m ζ(x, r_{−θ} m^{1−s})  on features with reflections: mirror every map, exchange the halves of the
+                                              orientations and reverse each, since m r_θ = r_{−θ} m
 
-Multiples of 90° move pixels onto pixels and are exact. Other angles resample the map.
+An orientation r_θ m^s is mirrored first (if s = 1) and then turned, so that R_φ shifts both halves alike. Multiples of 90°
+and the mirror move pixels onto pixels and are exact. Other angles resample the map.
 """
 
 import math
@@ -12,6 +16,8 @@ from collections.abc import Callable, Iterable
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from sfcnn.subgroups import split_orientations
 
 _RIGHT_ANGLE = math.pi / 2
 
@@ -57,25 +63,54 @@ def rotate(maps: Tensor, angle: float, mode: str = "bicubic") -> Tensor:
     return turned.reshape(maps.shape)
 
 
-def rotate_features(features: Tensor, angle: float, mode: str = "bicubic") -> Tensor:
-    """R_φ: turn feature maps (B, C, Λ, H, W) by `angle`, a multiple of 2π/Λ, and shift their orientations with it."""
+def reflect(maps: Tensor) -> Tensor:
+    """m: exchange left and right of maps (…, H, W).
+
+    >>> reflect(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
+    """
+    if maps.dim() < 2:
+        raise ValueError(f"reflect expects maps of shape (…, H, W), got {tuple(maps.shape)}")
+    return maps.flip(-1)
+
+
+def rotate_features(features: Tensor, angle: float, mode: str = "bicubic", *, reflections: bool = False) -> Tensor:
+    """R_φ: turn feature maps (B, C, Λ, H, W) by `angle`, a multiple of 2π/Λ, and shift their orientations with it.
+
+    With `reflections`, features are (B, C, 2Λ, H, W) and both halves shift.
+    """
     if features.dim() != 5:
         raise ValueError(f"rotate_features expects shape (B, C, Λ, H, W), got {tuple(features.shape)}")
-    orientations = features.shape[2]
+    orientations = split_orientations(features.shape[2], reflections)
     steps = _whole_steps(angle, 2 * math.pi / orientations)
     if steps is None:
         raise ValueError(
             f"angle {angle:g} is not a sampled orientation: with Λ = {orientations} it must be a multiple of "
             f"2π/{orientations} = {2 * math.pi / orientations:g}"
         )
-    return rotate(features, angle, mode).roll(steps, dims=2)
+    return rotate(features, angle, mode).unflatten(2, (-1, orientations)).roll(steps, dims=3).flatten(2, 3)
 
 
-def _act(output: Tensor, angle: float, mode: str) -> Tensor:
+def reflect_features(features: Tensor) -> Tensor:
+    """M: mirror feature maps (B, C, 2Λ, H, W), exchange the halves of their orientations and reverse each."""
+    if features.dim() != 5:
+        raise ValueError(f"reflect_features expects shape (B, C, 2Λ, H, W), got {tuple(features.shape)}")
+    orientations = split_orientations(features.shape[2], True)
+    halves = reflect(features).unflatten(2, (2, orientations))
+    return halves.flip(2, 3).roll(1, dims=3).flatten(2, 3)  # θ → −θ leaves the first of each half in its place
+
+
+def _act(output: Tensor, angle: float, mode: str, reflections: bool, mirror: bool) -> Tensor:
     """The action on whatever a network returns, told by its rank: features, maps, or numbers that must not change."""
     if output.dim() == 5:
-        return rotate_features(output, angle, mode)
-    return rotate(output, angle, mode) if output.dim() == 4 else output
+        if mirror and not reflections:
+            raise ValueError("only features with reflections can be mirrored: pass reflections=True if these have them")
+        mirrored = reflect_features(output) if mirror else output
+        return rotate_features(mirrored, angle, mode, reflections=reflections)
+    if output.dim() != 4:
+        return output
+    return rotate(reflect(output) if mirror else output, angle, mode)
 
 
 def _central_disk(output: Tensor, radius: float) -> Tensor:
@@ -92,8 +127,12 @@ def equivariance_error(
     *,
     radius: float | None = None,
     mode: str = "bicubic",
+    reflections: bool = False,
+    mirror: bool = False,
 ) -> float:
     """‖f(ρ_φ x) − ρ_φ f(x)‖₂ / ‖ρ_φ f(x)‖₂: 0 for a network f that commutes with the rotation by φ.
+
+    With `mirror` it is ‖f(ρ_φ m x) − ρ_φ m f(x)‖₂ / ‖ρ_φ m f(x)‖₂: input and output are mirrored before they are turned.
 
     Args:
         net: a layer or network in eval mode. Its input may be images (B, C, H, W) or features (B, C, Λ, H, W), its
@@ -103,11 +142,14 @@ def equivariance_error(
         radius: compare only within this distance of the centre, in output pixels. Use it for angles that are not
             multiples of 90°, where the corners of the input turn out of sight.
         mode: how maps are resampled at those angles.
+        reflections: whether features, if the input or the output are such, have mirrored orientations (B, C, 2Λ, H, W).
+        mirror: whether to mirror as well.
     """
     if inputs.dim() not in (4, 5):
         raise ValueError(f"inputs must be images (B, C, H, W) or features (B, C, Λ, H, W), got {tuple(inputs.shape)}")
-    expected = _act(net(inputs), angle, mode)
-    actual = net(_act(inputs, angle, mode))
+    action = {"angle": angle, "mode": mode, "reflections": reflections, "mirror": mirror}
+    expected = _act(net(inputs), **action)
+    actual = net(_act(inputs, **action))
     if radius is not None and expected.dim() >= 4:
         expected, actual = _central_disk(expected, radius), _central_disk(actual, radius)
     scale = torch.linalg.vector_norm(expected)
@@ -125,15 +167,22 @@ def assert_equivariant(
     *,
     tolerance: float | None = None,
     radius: float | None = None,
+    reflections: bool = False,
 ) -> None:
     """Raise AssertionError unless `equivariance_error` stays within `tolerance` at every angle.
+
+    With `reflections` mirror images are checked too, as they are and turned by every angle; features then have mirrored
+    orientations, (B, C, 2Λ, H, W).
 
     By default the angles are the exact ones, multiples of 90°, and the tolerance is rounding at the inputs'
     precision (1e-5 in float32, 1e-10 in float64). Give a tolerance of your own for other angles: sampling costs a
     few per cent there.
     """
     limit = TOLERANCES[inputs.dtype] if tolerance is None else tolerance
-    for angle in angles:
-        error = equivariance_error(net, inputs, angle, radius=radius)
+    turns = tuple(angles)
+    actions = [(angle, False) for angle in turns] + [(angle, True) for angle in (0.0, *turns) if reflections]
+    for angle, mirror in actions:
+        error = equivariance_error(net, inputs, angle, radius=radius, reflections=reflections, mirror=mirror)
         if not error <= limit:
-            raise AssertionError(f"relative error {error:.2e} at {math.degrees(angle):g}° exceeds {limit:.0e}")
+            where = f"{math.degrees(angle):g}°" + (" of the mirror image" if mirror else "")
+            raise AssertionError(f"relative error {error:.2e} at {where} exceeds {limit:.0e}")

@@ -15,7 +15,10 @@ from functools import lru_cache
 from typing import TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from sfcnn.pixels import pixel_atoms, pixel_harmonics, pixel_mirror_signs
 
 # An atom whose samples have a smaller norm than this is no filter: normalising it would only amplify rounding.
 _DEAD_ATOM = 1e-12
@@ -43,6 +46,8 @@ class Basis:
             )
         if self.subpixels < 1:
             raise ValueError(f"subpixels must be at least 1, got {self.subpixels}")
+        if self.is_pixels:
+            return
         for radius, sigma, cutoff in zip(self.radii, self.sigmas, self.cutoffs, strict=True):
             if not radius >= 0 or not sigma > 0:
                 raise ValueError(f"a ring needs radius ≥ 0 and sigma > 0, got radius {radius} and sigma {sigma}")
@@ -54,8 +59,16 @@ class Basis:
                 )
 
     @property
+    def is_pixels(self) -> bool:
+        """Whether the atoms are those of single pixels (`sfcnn.pixels`): rings without a width."""
+        rings = tuple(range(len(self.radii)))
+        return not any(self.sigmas) and self.radii == rings and self.cutoffs == tuple(4 * j for j in rings)
+
+    @property
     def harmonics(self) -> tuple[tuple[int, int], ...]:
         """The pairs (j, k) of ring and angular frequency, one for each complex atom."""
+        if self.is_pixels:
+            return pixel_harmonics(self.natural_kernel_size)
         return tuple((j, k) for j, cutoff in enumerate(self.cutoffs) for k in range(int(cutoff) + 1))
 
     @property
@@ -64,9 +77,19 @@ class Basis:
         return tuple(k for _, k in self.harmonics for _ in range(2 if k else 1))
 
     @property
+    def mirror_signs(self) -> tuple[int, ...]:
+        """±1 for each real atom: what the mirror φ → π − φ multiplies it by.
+
+        It maps ψ_jk to ψ_jk(r, π − φ) = (−1)^k conj ψ_jk(r, φ), so that Re ψ gets the sign (−1)^k and −Im ψ the other.
+        """
+        if self.is_pixels:
+            return pixel_mirror_signs(self.natural_kernel_size)
+        return tuple(sign for _, k in self.harmonics for sign in ((-1) ** k, -((-1) ** k))[: 2 if k else 1])
+
+    @property
     def size(self) -> int:
         """Q, the number of real atoms, and so of real weights of one filter."""
-        return sum(2 * int(cutoff) + 1 for cutoff in self.cutoffs)
+        return self.natural_kernel_size**2 if self.is_pixels else sum(2 * int(cutoff) + 1 for cutoff in self.cutoffs)
 
     @property
     def natural_kernel_size(self) -> int:
@@ -142,7 +165,21 @@ def averaged(kernel_size: int) -> Basis:
     return Basis(radii, sigmas, limits.cutoffs, subpixels=3)
 
 
-PRESETS: dict[str, Callable[[int], Basis]] = {"bandlimited": bandlimited, "averaged": averaged, "paper": paper}
+def pixels(kernel_size: int) -> Basis:
+    """All s² pixels, for 1, 2 or 4 orientations: an ordinary convolution, or the group convolution p4 (`sfcnn.pixels`).
+
+    As rings they have no width, and the 8j pixels at distance j carry frequencies up to 4j.
+    """
+    rings = range(kernel_size // 2 + 1)
+    return Basis(tuple(map(float, rings)), tuple(0.0 for _ in rings), tuple(4 * j for j in rings))
+
+
+PRESETS: dict[str, Callable[[int], Basis]] = {
+    "bandlimited": bandlimited,
+    "averaged": averaged,
+    "paper": paper,
+    "pixels": pixels,
+}
 
 #: What layers and models accept as a basis: a preset's name, a `Basis`, or a rule from kernel size to `Basis`.
 BasisLike: TypeAlias = str | Basis | Callable[[int], Basis]
@@ -202,6 +239,9 @@ def complex_atoms(basis: BasisLike, kernel_size: int, *, normalize: bool = True)
     keeps the atom steerable.
     """
     basis = resolve_basis(basis, kernel_size)
+    if basis.is_pixels:
+        margin = (kernel_size - basis.natural_kernel_size) // 2
+        return F.pad(pixel_atoms(basis.natural_kernel_size), (margin,) * 4)
     x, y = pixel_grid(kernel_size, basis.subpixels)
     r, phi = torch.hypot(x, y), torch.atan2(y, x)
     j, k = torch.tensor(basis.harmonics, dtype=torch.float64, device="cpu").T[..., None, None]

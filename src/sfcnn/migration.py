@@ -1,21 +1,23 @@
 """Filters of e2cnn and escnn in layers of this library: an R2Conv becomes a layer with the same output.
 
-Both libraries expand an R2Conv between regular fields of C_Λ to a filter bank F for `conv2d`, and so do our layers
+Both libraries expand an R2Conv between regular fields of C_Λ or D_Λ to a filter bank F for `conv2d`, and so do our layers
 (§3.2), from weights w of atoms ψ:
 
     lift    F_ĉc(θ) = ρ_θ Ψ_ĉc                Ψ_ĉc = Σ_q w_ĉcq ψ_q
     group   F_ĉc(θ, φ) = ρ_φ Ψ_ĉc(θ − φ)      Ψ_ĉc(d) = Σ_q w_ĉcq(d) ψ_q
 
 With the atoms in all orientations side by side, A_q = (ρ_φ ψ_q)_φ, each filter and each relative orientation d is a
-system of linear equations of its own, w_ĉc(d) A = (F_ĉc(φ + d, φ))_φ, solved by least squares. The solution is exact
+system of linear equations of its own, w_ĉc(d) A = (F_ĉc(φ + d, φ))_φ, solved by least squares. With reflections all this
+holds for the elements h and e of D_Λ in the place of φ and d (`sfcnn.ops.reflections`). The solution is exact
 where the filters lie in the span of the atoms, that is where rings and band limits allow, and what is left over tells
 how much the layers differ where they do not.
 
 Nothing of e2cnn or escnn is imported: layers are read by their attributes, which are the same in both.
 """
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from sfcnn.harmonics import Basis, BasisLike, preset_name, resolve_basis
 from sfcnn.nn import GroupConv2d, LiftConv2d
 from sfcnn.ops import Atoms, sample_atoms
 from sfcnn.steering import check_orientations
+from sfcnn.subgroups import products
 
 # Combinations of atoms smaller than this, relative to the largest, are zero but for the float32 of e2cnn's tables.
 _RANK_TOLERANCE = 1e-6
@@ -35,14 +38,20 @@ _FREQUENCY_NAMES = ("frequency", "irrep:frequency")
 
 @dataclass(frozen=True)
 class _Source:
-    """An R2Conv in plain numbers."""
+    """An R2Conv in plain numbers; with reflections, 2Λ takes the place of Λ in shapes."""
 
     filters: Tensor  #: (Ĉ·Λ, C·Λ, s, s), or (Ĉ·Λ, C, s, s) if it lifts
     bias: Tensor | None  #: (Ĉ·Λ,)
     orientations: int
+    reflections: bool
     lift: bool
     basis: BasisLike
     options: dict[str, Any]  #: stride, padding, dilation and padding mode
+
+    @property
+    def order(self) -> int:
+        """Of the group: Λ or 2Λ."""
+        return 2 * self.orientations if self.reflections else self.orientations
 
 
 def load_r2conv(
@@ -50,6 +59,7 @@ def load_r2conv(
     orientations: int | None = None,
     *,
     lift: bool | None = None,
+    reflections: bool | None = None,
     bias: Tensor | None = None,
     basis: BasisLike | None = None,
     tolerance: float = 1e-5,
@@ -58,13 +68,14 @@ def load_r2conv(
     """The layer of this library that has the filters, bias, stride and padding of an R2Conv of e2cnn or escnn.
 
     Its input and output are the R2Conv's with the orientations as an axis of their own: (B, C·Λ, H, W) there is
-    `.unflatten(1, (C, Λ))` here.
+    `.unflatten(1, (C, Λ))` here, and with reflections `.unflatten(1, (C, 2Λ))`.
 
     Args:
-        source: an R2Conv between regular fields of C_Λ, or from trivial ones, which gives a `LiftConv2d`. Or filters
+        source: an R2Conv between regular fields of C_Λ or D_Λ, or from trivial ones, which gives a `LiftConv2d`. Or filters
             (Ĉ·Λ, C·Λ, s, s), or (Ĉ·Λ, C, s, s) of trivial fields, such as the weight of what `R2Conv.export()` makes.
         orientations: Λ, to be given with filters.
         lift: whether filters take images, that is trivial fields; to be given with filters if so.
+        reflections: whether filters are those of D_Λ, (Ĉ·2Λ, C·2Λ, s, s); to be given with filters if so.
         bias: of the filters, (Ĉ·Λ,) or (Ĉ,).
         basis: of the new layer. By default that of the R2Conv (`r2conv_basis`), or "bandlimited" for filters, which
             has the limits that e2cnn and escnn have by default.
@@ -83,15 +94,18 @@ def load_r2conv(
     True
     """
     if isinstance(source, Tensor):
-        found = _read_filters(source, orientations, bool(lift), bias)
+        found = _read_filters(source, orientations, bool(reflections), bool(lift), bias)
     else:
-        if orientations is not None or lift is not None or bias is not None:
-            raise ValueError("orientations, lift and bias of an R2Conv are its own: they are for a tensor of filters")
+        if any(argument is not None for argument in (orientations, lift, reflections, bias)):
+            raise ValueError(
+                "orientations, lift, reflections and bias of an R2Conv are its own: they are for a tensor of filters"
+            )
         found = _read_layer(source)
     kernel_size = found.filters.shape[-1]
     chosen = found.basis if basis is None else basis
-    atoms = sample_atoms(resolve_basis(chosen, kernel_size), kernel_size, found.orientations, torch.float64)
-    weight, error = _solve(found, atoms)
+    resolved = resolve_basis(chosen, kernel_size)
+    atoms = sample_atoms(resolved, kernel_size, found.orientations, torch.float64)
+    weight, error = _solve(found, atoms, resolved)
     make = LiftConv2d if found.lift else GroupConv2d
     if not error <= tolerance:
         name = repr(chosen) if isinstance(chosen, str) else str(resolve_basis(chosen, kernel_size))
@@ -102,11 +116,11 @@ def load_r2conv(
         )
     arguments = {**found.options, "dtype": found.filters.dtype, "device": found.filters.device, **options}
     shape = weight.shape[1], weight.shape[0], kernel_size, found.orientations
-    layer = make(*shape, basis=chosen, bias=found.bias is not None, **arguments)
+    layer = make(*shape, reflections=found.reflections, basis=chosen, bias=found.bias is not None, **arguments)
     with torch.no_grad():
         layer.weight.copy_(weight)
         if layer.bias is not None and found.bias is not None:
-            layer.bias.copy_(_bias_per_channel(found.bias, len(weight), found.orientations, tolerance))
+            layer.bias.copy_(_bias_per_channel(found.bias, len(weight), found.order, tolerance))
     return layer
 
 
@@ -128,23 +142,26 @@ def r2conv_basis(layer: Any) -> BasisLike:
     return preset_name(basis, _one_number("kernel_size", layer.kernel_size)) or basis
 
 
-def _read_filters(filters: Tensor, orientations: int | None, lift: bool, bias: Tensor | None) -> _Source:
+def _read_filters(
+    filters: Tensor, orientations: int | None, reflections: bool, lift: bool, bias: Tensor | None
+) -> _Source:
     """Filters without the layer that they come from."""
     if orientations is None:
         raise ValueError("filters do not tell their number of orientations: pass orientations=N of the group C_N")
     check_orientations(orientations)
-    inputs = 1 if lift else orientations
-    if filters.dim() != 4 or filters.shape[0] % orientations or filters.shape[1] % inputs:
-        expected = f"({orientations}·Ĉ, C, s, s)" if lift else f"({orientations}·Ĉ, {orientations}·C, s, s)"
+    order = 2 * orientations if reflections else orientations
+    inputs = 1 if lift else order
+    if filters.dim() != 4 or filters.shape[0] % order or filters.shape[1] % inputs:
+        expected = f"({order}·Ĉ, C, s, s)" if lift else f"({order}·Ĉ, {order}·C, s, s)"
         raise ValueError(f"expected filters of shape {expected}, got {tuple(filters.shape)}")
     if filters.shape[2] != filters.shape[3]:
         raise ValueError(f"expected square filters, got {filters.shape[2]}×{filters.shape[3]} pixels")
-    channels = len(filters) // orientations
+    channels = len(filters) // order
     if bias is not None and bias.shape == (channels,):
-        bias = bias.repeat_interleave(orientations)
+        bias = bias.repeat_interleave(order)
     if bias is not None and bias.shape != filters.shape[:1]:
         raise ValueError(f"expected a bias of shape ({len(filters)},) or ({channels},), got {tuple(bias.shape)}")
-    return _Source(filters.detach(), bias, orientations, lift, "bandlimited", {})
+    return _Source(filters.detach(), bias, orientations, reflections, lift, "bandlimited", {})
 
 
 def _read_layer(layer: Any) -> _Source:
@@ -152,7 +169,7 @@ def _read_layer(layer: Any) -> _Source:
     needed = ("in_type", "out_type", "expand_parameters", "basisexpansion")
     if not all(hasattr(layer, name) for name in needed):
         raise ValueError(f"expected an R2Conv of e2cnn or escnn, or a tensor of filters, got {type(layer).__name__}")
-    orientations = _rotations(layer.in_type.gspace)
+    orientations, reflections = _symmetry(layer.in_type.gspace)
     if _kind(layer.out_type) != "regular":
         raise ValueError(
             f"the output of the R2Conv has {_kind(layer.out_type)} fields, expected regular ones: from regular to "
@@ -165,19 +182,35 @@ def _read_layer(layer: Any) -> _Source:
         raise ValueError(f"the input of the R2Conv has {kind} fields, expected all regular or all trivial ones")
     options = {name: _one_number(name, getattr(layer, name)) for name in ("stride", "padding", "dilation")}
     filters, bias = layer.expand_parameters()
-    source = _read_filters(filters, orientations, kind == "trivial", None if bias is None else bias.detach())
+    bias = None if bias is None else bias.detach()
+    source = _read_filters(filters, orientations, reflections, kind == "trivial", bias)
     options["padding_mode"] = layer.padding_mode
-    return _Source(source.filters, source.bias, orientations, source.lift, r2conv_basis(layer), options)
+    return replace(source, basis=r2conv_basis(layer), options=options)
 
 
-def _rotations(space: Any) -> int:
-    """Λ, if the group of a space of e2cnn or escnn is C_Λ and its elements turn the plane."""
-    order = int(space.fibergroup.order())
+def _symmetry(space: Any) -> tuple[int, bool]:
+    """Λ and whether there are reflections, if the group of a space of e2cnn or escnn is C_Λ or D_Λ and acts on the plane."""
+    order, kind = int(space.fibergroup.order()), type(space.fibergroup).__name__
+    axis = getattr(space, "axis", None)
     # Mirror images alone are a group of two elements as well. escnn tells the number of rotations, e2cnn has a name.
-    turns = getattr(space, "rotations_order", 1 if "flip" in space.name.lower() else order)
-    if type(space.fibergroup).__name__ != "CyclicGroup" or order != turns or getattr(space, "dimensionality", 2) != 2:
-        raise ValueError(f"the symmetry of the R2Conv is {space.name}, expected rotations of the plane in a group C_N")
-    return order
+    turns = int(
+        getattr(space, "rotations_order", 1 if kind == "CyclicGroup" and "flip" in space.name.lower() else order)
+    )
+    mirrors = kind == "DihedralGroup" or (kind == "CyclicGroup" and order == 2 and turns == 1)
+    if kind not in ("CyclicGroup", "DihedralGroup") or getattr(space, "dimensionality", 2) != 2:
+        raise ValueError(
+            f"the symmetry of the R2Conv is {space.name}, expected rotations of the plane in a group C_N, or D_N with "
+            "reflections"
+        )
+    if not mirrors:
+        return order, False
+    if axis is None or not math.isclose(axis, math.pi / 2, abs_tol=1e-6):
+        told = "does not tell its axis of reflection" if axis is None else f"mirrors at {math.degrees(axis):g}°"
+        raise ValueError(
+            f"the space {space.name} of the R2Conv {told}, expected 90°, left and right exchanged: if it does that, pass "
+            "its filters, with orientations and reflections=True"
+        )
+    return order // 2, True
 
 
 def _kind(fields: Any) -> str:
@@ -195,18 +228,20 @@ def _one_number(name: str, value: int | Iterable[int]) -> int:
     return int(values.pop())
 
 
-def _solve(source: _Source, atoms: Atoms) -> tuple[Tensor, float]:
+def _solve(source: _Source, atoms: Atoms, basis: Basis) -> tuple[Tensor, float]:
     """Weights (Ĉ, C, Q) or (Ĉ, C, Λ, Q) by least squares, and the relative error that remains."""
-    orientations = source.orientations
-    turned = atoms.rotations @ atoms.filters.flatten(1)  # (Λ, Q, s²)
-    design = turned.transpose(0, 1).flatten(1)  # A: (Q, Λ·s²)
-    bank = source.filters.detach().to("cpu", torch.float64).flatten(2).unflatten(0, (-1, orientations))  # (Ĉ, Λ, …, s²)
+    order = source.order
+    moved = atoms.rotations @ atoms.filters.flatten(1)  # hψ_q for all h: (Λ, Q, s²)
+    if source.reflections:
+        moved = torch.cat([moved, torch.tensor(basis.mirror_signs)[:, None] * moved])
+    design = moved.transpose(0, 1).flatten(1)  # A: (Q, Λ·s²)
+    bank = source.filters.detach().to("cpu", torch.float64).flatten(2).unflatten(0, (-1, order))  # (Ĉ, Λ, …, s²)
     if source.lift:
-        filters = bank.transpose(1, 2)  # (Ĉ, C, Λ_θ, s²)
+        filters = bank.transpose(1, 2)  # (Ĉ, C, Λ_g, s²)
     else:
-        pairs = bank.unflatten(2, (-1, orientations)).permute(0, 2, 1, 3, 4)  # (Ĉ, C, Λ_θ, Λ_φ, s²)
-        phi = torch.arange(orientations, device="cpu")
-        filters = pairs[:, :, (phi + phi[:, None]) % orientations, phi]  # (Ĉ, C, d, Λ_φ, s²) with θ = φ + d
+        pairs = bank.unflatten(2, (-1, order)).permute(0, 2, 1, 3, 4)  # (Ĉ, C, Λ_g, Λ_h, s²)
+        g = products(source.orientations, source.reflections).T  # (e, h) with g = he
+        filters = pairs[:, :, g, torch.arange(order, device="cpu")]  # (Ĉ, C, e, Λ_h, s²)
     target = filters.flatten(-2)
     weight = target @ torch.linalg.pinv(design, rtol=_RANK_TOLERANCE)
     scale = torch.linalg.vector_norm(target)
@@ -214,9 +249,9 @@ def _solve(source: _Source, atoms: Atoms) -> tuple[Tensor, float]:
     return weight, float(rest / scale) if scale > 0 else 0.0
 
 
-def _bias_per_channel(bias: Tensor, channels: int, orientations: int, tolerance: float) -> Tensor:
+def _bias_per_channel(bias: Tensor, channels: int, order: int, tolerance: float) -> Tensor:
     """(Ĉ·Λ,) → (Ĉ,), if all orientations of a channel have the same."""
-    fields = bias.view(channels, orientations)
+    fields = bias.view(channels, order)
     mean = fields.mean(1)
     spread = float((fields - mean[:, None]).abs().max())
     if spread > tolerance * max(1.0, float(fields.abs().max())):

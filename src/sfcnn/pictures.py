@@ -1,6 +1,7 @@
 """Pictures of the atoms and of a filter at all orientations. Needs matplotlib."""
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,20 +47,24 @@ def atoms_table(basis: BasisLike, kernel_size: int, title: str = "") -> "Figure"
     """The sampled atoms ψ_jk, rings upward and frequencies to the right, real and imaginary parts (figure 2)."""
     resolved = resolve_basis(basis, kernel_size)
     atoms = complex_atoms(resolved, kernel_size)
-    rings, columns = len(resolved.radii), 1 + 2 * max(map(int, resolved.cutoffs))
+    # The real atoms of each ring, or of each shell of pixels, in their order.
+    sizes = Counter(j for j, k in resolved.harmonics for _ in range(2 if k else 1))
+    rings, columns = len(sizes), max(sizes.values())
+    filled = dict.fromkeys(sizes, 0)
     figure = new_figure(1.4 + 0.62 * columns, 0.9 + 0.72 * rings)
     grid = figure.subplots(rings, columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
     for atom, (j, k) in zip(atoms, resolved.harmonics, strict=True):
         limit = float(torch.view_as_real(atom).abs().max())
-        parts = [(0, "Re", atom.real)] if k == 0 else [(2 * k - 1, "Re", atom.real), (2 * k, "Im", atom.imag)]
-        for column, part, image in parts:
+        for part, image in (("Re", atom.real), ("Im", atom.imag))[: 2 if k else 1]:
+            column = filled[j]
+            filled[j] += 1
             axes = grid[rings - 1 - j, column]
             axes.set_axis_on()
             _show(axes, image, limit)
             axes.set_title(f"{part} k={k}", fontsize=6, pad=2)
-            if k == 0:
+            if column == 0 and not resolved.is_pixels:
                 axes.set_ylabel(f"μ = {resolved.radii[j]:g}", fontsize=7)
     name = preset_name(resolved, kernel_size) or "a basis of its own"
     about = f"Atoms of {name} on a {kernel_size}×{kernel_size} grid, K = {list(resolved.cutoffs)}"

@@ -16,6 +16,11 @@ from torch import Tensor
 
 from sfcnn.harmonics import Basis, BasisLike, real_atoms, resolve_basis
 
+#: What to do instead of asking pixels to turn by other angles.
+PIXELS_NEED = (
+    "the basis 'pixels' is for 1, 2 or 4 orientations (Λ), choose 'bandlimited', 'averaged' or 'paper' for others"
+)
+
 _MOST_ORIENTATIONS = 2**20  # far beyond what any memory holds features for
 
 
@@ -40,6 +45,8 @@ def rotation_matrices(basis: Basis, angles: Tensor | Sequence[float]) -> Tensor:
     Rotated weights are w M(θ).
     """
     angles = torch.as_tensor(angles, dtype=torch.float64, device="cpu")
+    if basis.is_pixels and not torch.allclose(angles, (angles * 2 / math.pi).round() * (math.pi / 2)):
+        raise ValueError(f"pixels move onto pixels in quarter turns only: {PIXELS_NEED}")
     blocks = []
     for _, k in basis.harmonics:
         cos, sin = torch.cos(k * angles), torch.sin(k * angles)

@@ -48,6 +48,17 @@ def test_a_folder_whose_classes_are_not_known_has_no_network() -> None:
         build_network(ModelConfig(), ImagesConfig("folder", path="mine"))
 
 
+def test_reflections_reach_the_layers() -> None:
+    net = build_network(ModelConfig(orientations=2, width=0.1, reflections=True, restrict_after=5))
+    layers = [module for module in net.modules() if isinstance(module, LiftConv2d | GroupConv2d)]
+    assert [layer.reflections for layer in layers] == [True] * 5 + [False]
+    assert net.eval()(torch.rand(2, 1, 28, 28)).shape == (2, 10)
+    with pytest.raises(ValueError, match="restrict_after gives up reflections, got 5 for a network without"):
+        ModelConfig(restrict_after=5)
+    with pytest.raises(ValueError, match="1 … 5, got 6"):
+        ModelConfig(reflections=True, restrict_after=6)
+
+
 def test_the_settings_reach_the_layers() -> None:
     config = ModelConfig(orientations=4, width=0.2, basis="averaged", engine="direct", dropout=0.125)
     net = build_network(config)

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,9 +26,9 @@ from sfcnn.models import ClassifierSizes, plain_classifier, steerable_classifier
 SIZES = ClassifierSizes((5, 3, 3), (6, 8, 8), (8,))
 
 
-def seasoned(orientations: int | None, dtype: torch.dtype = torch.float64) -> nn.Module:
+def seasoned(orientations: int | None, dtype: torch.dtype = torch.float64, **options: Any) -> nn.Module:
     """A network, or a plain one for None, whose batch norms have seen images."""
-    net = plain_classifier(SIZES) if orientations is None else steerable_classifier(SIZES, orientations)
+    net = plain_classifier(SIZES) if orientations is None else steerable_classifier(SIZES, orientations, **options)
     for layer in net.modules():
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
             layer.momentum = None  # keep the mean of all that is seen
@@ -52,6 +53,24 @@ def test_quarter_turns_add_to_the_orientation_and_to_nothing_else(orientations: 
         torch.testing.assert_close(before.probabilities, after.probabilities)
         assert after.orientations is not None
         assert apart(after.orientations, before.orientations + turns * math.pi / 2).max() < 1e-3
+
+
+@pytest.mark.parametrize("orientations", [4, 8])
+def test_a_mirror_image_has_the_mirrored_orientation(orientations: int) -> None:
+    net = seasoned(orientations, reflections=True)
+    images = torch.rand(5, 1, 28, 28, dtype=torch.float64)
+    before, turned, mirrored = (predict(net, x) for x in (images, images.rot90(1, (-2, -1)), images.flip(-1)))
+    assert torch.equal(before.numbers, mirrored.numbers)
+    for found in (before, turned, mirrored):
+        assert found.orientations is not None
+    assert apart(turned.orientations, before.orientations + math.pi / 2).max() < 1e-3  # type: ignore[operator, arg-type]
+    assert apart(mirrored.orientations, math.pi - before.orientations).max() < 1e-3  # type: ignore[operator, arg-type]
+
+
+def test_two_mirrored_orientations_are_no_circle() -> None:
+    images = torch.rand(2, 1, 28, 28, dtype=torch.float64)
+    assert predict(seasoned(2, reflections=True), images).orientations is None
+    assert predict(seasoned(4, reflections=True, restrict_after=1), images).orientations is not None
 
 
 def test_the_orientation_is_that_of_the_evidence(dtype: torch.dtype) -> None:

@@ -18,6 +18,7 @@ from sfcnn import (
     OrientationPool,
     OrientationReadout,
     ResidualBlock,
+    Restrict,
 )
 from sfcnn.export import to_plain
 from sfcnn.models import membrane_unet, membrane_unet_cnn, mnist_baseline, mnist_baseline_cnn, mnist_benchmark
@@ -29,6 +30,12 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "baseline, default size": lambda: mnist_baseline(2),
     "benchmark": lambda: mnist_benchmark(3, SMALL, basis="paper", init="he", classes=3, in_channels=1),
     "own basis": lambda: mnist_benchmark(5, SMALL, basis=lambda size: Basis((0, 1), (0.5, 0.6), (0, 2))),
+    "reflections": lambda: mnist_baseline(4, SMALL, reflections=True),
+    "reflections, restricted": lambda: mnist_baseline(3, SMALL, reflections=True, restrict_after=1),
+    "pixels": lambda: mnist_baseline(4, SMALL, basis="pixels"),
+    "unet with reflections": lambda: membrane_unet(
+        3, channels=2, levels=2, input_kernel_size=5, kernel_size=3, reflections=True
+    ),
     "baseline twin": lambda: mnist_baseline_cnn("parameters", 4, SMALL),
     "unet": lambda: membrane_unet(3, channels=2, levels=3, input_kernel_size=5, kernel_size=3, crop=2),
     "unet, deep residuals": lambda: membrane_unet(
@@ -87,6 +94,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "ResidualBlock": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), ResidualBlock(3, 3, 4, depth=2, dropout=0.3)),
     "OrientationPool": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), OrientationPool("mean")),
     "OrientationReadout": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), OrientationReadout("soft")),
+    "Restrict": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4, reflections=True), Restrict(2, reflections=True)),
     "OrientedResponse": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), OrientationReadout("argmax", symmetry=2)),
 }
 
@@ -311,3 +319,24 @@ class Wider(GroupConv2d):
 
 def test_a_subclass_that_computes_the_same() -> None:
     check(trained(nn.Sequential(LiftConv2d(1, 2, 3, 4), Wider(2))), torch.randn(2, 1, 6, 6))
+
+
+@pytest.mark.parametrize(
+    "options", [{"orientations": 4}, {"orientations": 2, "reflections": True}, {"reflections": True}]
+)
+def test_restrictions_put_maps_in_order(options: dict[str, Any]) -> None:
+    reflections = options.get("reflections", False)
+    lift = LiftConv2d(1, 3, 3, 8, reflections=reflections)
+    check(trained(nn.Sequential(lift, Restrict(**options))), torch.randn(2, 1, 7, 7))
+    kept = nn.Sequential(LiftConv2d(1, 3, 3, 8, reflections=True), Restrict(2, reflections=True, keep_reflections=True))
+    check(trained(nn.Sequential(kept, GroupConv2d(12, 2, 3, 2, reflections=True))), torch.randn(2, 1, 7, 7))
+    with pytest.raises(ValueError, match="its number of orientations must be known from a layer before it"):
+        to_plain(nn.Sequential(Restrict(**options)).eval())
+
+
+@pytest.mark.parametrize("kind", ["argmax", "soft"])
+def test_readouts_of_mirrored_orientations(kind: str) -> None:
+    readout = OrientationReadout(kind, reflections=True)
+    net = nn.Sequential(LiftConv2d(1, 3, 3, 4, reflections=True), readout)
+    check(trained(net, torch.float64), torch.randn(2, 1, 7, 7, dtype=torch.float64))
+    check(trained(nn.Sequential(readout), torch.float64), torch.randn(2, 3, 8, 5, 5, dtype=torch.float64))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sfcnn import GroupConv2d, LiftConv2d, assert_equivariant
+from sfcnn import GroupConv2d, LiftConv2d, assert_equivariant, equivariance_error
 from sfcnn.models import (
     BASELINE,
     BENCHMARK,
@@ -19,6 +19,7 @@ from sfcnn.models import (
     steerable_classifier,
 )
 from sfcnn.models.classifier import PADDINGS, smallest_side
+from sfcnn.ops import ENGINES
 
 Convolution = (LiftConv2d, GroupConv2d, nn.Conv2d)
 TABLES = {
@@ -168,3 +169,51 @@ def test_the_smallest_side_is_the_smallest(sizes: tuple[tuple[int, ...], int], p
         if side > 1:
             with pytest.raises((RuntimeError, ValueError)):
                 net(torch.rand(2, 1, side - 1, side - 1))
+
+
+TINY = ClassifierSizes((5, 3, 3, 3), (3, 4, 4, 5), (8,))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("orientations", [4, 8, 16])
+def test_logits_stay_for_turned_and_mirrored_images(orientations: int, engine: str, dtype: torch.dtype) -> None:
+    net = steerable_classifier(TINY, orientations, reflections=True, engine=engine).to(dtype)
+    images = torch.randn(4, 1, 16, 16, dtype=dtype)
+    net(images)  # batch norms that are not those of the start
+    assert_equivariant(net.eval(), images, reflections=True)
+
+
+def test_without_reflections_logits_change_in_a_mirror() -> None:
+    images = torch.randn(4, 1, 16, 16)
+    for options in ({}, {"reflections": True, "restrict_after": 2}):
+        net = steerable_classifier(TINY, 4, **options).eval()  # type: ignore[arg-type]
+        assert_equivariant(net, images)
+        assert equivariance_error(net, images, 0.0, mirror=True) > 1e-3
+
+
+def test_restriction_doubles_the_channels_of_the_next_layer() -> None:
+    net = steerable_classifier(TINY, 8, reflections=True, restrict_after=2)
+    layers = [m for m in net.modules() if isinstance(m, LiftConv2d | GroupConv2d)]
+    assert [layer.reflections for layer in layers] == [True, True, False, False]
+    assert [layer.in_channels for layer in layers] == [1, 3, 8, 4]
+
+
+def test_pixels_are_a_basis_of_networks() -> None:
+    images = torch.randn(4, 1, 16, 16, dtype=torch.float64)
+    net = steerable_classifier(TINY, 4, reflections=True, basis="pixels").double().eval()
+    assert_equivariant(net, images, reflections=True)
+
+
+def test_twins_match_networks_with_reflections() -> None:
+    twin = mnist_baseline_cnn("effective-channels", 3, TINY, reflections=True)
+    assert [m.out_channels for m in twin.modules() if isinstance(m, nn.Conv2d)] == [6 * c for c in TINY.channels]
+    twin = mnist_baseline_cnn("parameters", 8, reflections=True)
+    ratio = count_parameters(twin) / count_parameters(mnist_baseline(8, reflections=True))
+    assert ratio == pytest.approx(1, rel=0.01)
+
+
+def test_what_cannot_be_restricted_is_named() -> None:
+    with pytest.raises(ValueError, match="restrict_after gives up reflections, got 2 for a network without"):
+        steerable_classifier(TINY, 4, restrict_after=2)
+    with pytest.raises(ValueError, match="a convolution with another after it, 1 … 3, got 4"):
+        steerable_classifier(TINY, 4, reflections=True, restrict_after=4)

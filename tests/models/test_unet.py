@@ -4,6 +4,7 @@ from torch import nn
 
 from sfcnn import GroupConv2d, LiftConv2d, assert_equivariant
 from sfcnn.models import MATCHES, count_parameters, membrane_unet, membrane_unet_cnn
+from sfcnn.ops import ENGINES
 
 
 def test_it_is_the_network_of_the_appendix() -> None:
@@ -30,6 +31,23 @@ def test_quarter_turns_turn_the_prediction(engine: str, readout: str, dtype: tor
     images = torch.rand(2, 1, 24, 24, dtype=dtype)
     net(images)
     assert_equivariant(net.eval(), images)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("orientations", [4, 8, 16])
+def test_turned_and_mirrored_images_have_turned_and_mirrored_predictions(
+    orientations: int, engine: str, dtype: torch.dtype
+) -> None:
+    sizes = {"channels": 2, "levels": 3, "input_kernel_size": 5, "kernel_size": 3}
+    net = membrane_unet(orientations, **sizes, engine=engine, reflections=True).to(dtype)  # type: ignore[arg-type]
+    images = torch.rand(2, 1, 16, 16, dtype=dtype)
+    net(images)
+    assert_equivariant(net.eval(), images, reflections=True)
+
+
+def test_a_twin_has_the_maps_of_a_network_with_reflections() -> None:
+    twin = membrane_unet_cnn("effective-channels", 3, channels=2, levels=2, reflections=True)
+    assert twin.encoder[0][0][0].out_channels == 2 * 2 * 3  # type: ignore[index]
 
 
 def test_sizes_are_arguments() -> None:

@@ -3,7 +3,16 @@ import math
 import pytest
 import torch
 
-from sfcnn import LiftConv2d, OrientationPool, OrientationReadout, assert_equivariant, rotate, rotate_features
+from sfcnn import (
+    LiftConv2d,
+    OrientationPool,
+    OrientationReadout,
+    assert_equivariant,
+    reflect,
+    reflect_features,
+    rotate,
+    rotate_features,
+)
 from sfcnn.steering import orientation_angles
 
 TURN = 2 * math.pi
@@ -22,6 +31,7 @@ def test_pooling(kind: str, dtype: torch.dtype) -> None:
     expected = features.max(2).values if kind == "max" else features.sum(2) / 8
     torch.testing.assert_close(pool(features), expected)
     assert_equivariant(pool, features)
+    assert_equivariant(pool, features, reflections=True)
     assert repr(pool) == f"OrientationPool('{kind}')"
 
 
@@ -40,6 +50,22 @@ def test_rotating_the_input_adds_to_the_angle(kind: str, symmetry: int, dtype: t
         # Near-ties of the softmax have an angle that hardly is one: rounding moves it in float32.
         limit = 1e-2 if dtype == torch.float32 else 1e-9
         assert circular_distance(turned.angle, rotate(angle, phi) + phi, period) < limit
+
+
+@pytest.mark.parametrize("kind", ["argmax", "soft"])
+@pytest.mark.parametrize("symmetry", [1, 2])
+def test_mirroring_the_input_mirrors_the_angle(kind: str, symmetry: int) -> None:
+    features = torch.randn(2, 3, 16, 6, 6, dtype=torch.float64)
+    readout = OrientationReadout(kind, symmetry=symmetry, reflections=True)
+    response, angle = readout(features)
+    mirrored = readout(reflect_features(features))
+    torch.testing.assert_close(mirrored.response, reflect(response))
+    assert circular_distance(mirrored.angle, math.pi - reflect(angle), TURN / symmetry) < 1e-9
+    turned = readout(rotate_features(features, math.pi / 4 * 2, reflections=True))
+    assert circular_distance(turned.angle, rotate(angle, math.pi / 2) + math.pi / 2, TURN / symmetry) < 1e-9
+    assert "reflections=True" in repr(readout)
+    with pytest.raises(ValueError, match="2Λ orientations, an even number, got 5"):
+        readout(features[:, :, :5])
 
 
 def test_argmax_reads_the_sampled_angle() -> None:

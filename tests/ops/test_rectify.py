@@ -12,16 +12,24 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+@pytest.mark.parametrize("reflections", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("stride", "padding_mode"), [(2, "zeros"), *((1, mode) for mode in PADDING_MODES)])
 def test_it_is_the_output_scaled_shifted_and_rectified(
-    dtype: torch.dtype, engine: str, bias: bool, stride: int, padding_mode: str
+    dtype: torch.dtype, engine: str, bias: bool, reflections: bool, stride: int, padding_mode: str
 ) -> None:
-    options = {"padding": 2, "stride": stride, "padding_mode": padding_mode, "bias": bias, "engine": engine}
+    options = {
+        "padding": 2,
+        "stride": stride,
+        "padding_mode": padding_mode,
+        "bias": bias,
+        "engine": engine,
+        "reflections": reflections,
+    }
     layer = GroupConv2d(3, 5, 5, 6, dtype=dtype, **options).eval()  # type: ignore[arg-type]
     if layer.bias is not None:
         layer.bias.normal_()
-    features = torch.randn(3, 3, 6, 9, 11, dtype=dtype)
+    features = torch.randn(3, 3, layer.group_order, 9, 11, dtype=dtype)
     scale, shift = torch.randn(2, 5, dtype=dtype)
     expected = (layer(features) * scale.view(-1, 1, 1, 1) + shift.view(-1, 1, 1, 1)).relu()
     assert (expected == 0).any()

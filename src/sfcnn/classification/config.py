@@ -14,7 +14,7 @@ from typing import ClassVar
 from sfcnn.classification.augmentation import AUGMENTATIONS, RESAMPLINGS
 from sfcnn.classification.labelled import DIGITS
 from sfcnn.io.images import FITS
-from sfcnn.models.classifier import PADDINGS
+from sfcnn.models.classifier import BASELINE, PADDINGS, check_restriction
 from sfcnn.models.twins import KINDS
 from sfcnn.randomness import check_seed
 from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
@@ -39,8 +39,11 @@ class ModelConfig:
         kind: "steerable", or a plain CNN that matches it: "plain-channels", "plain-effective-channels",
             "plain-parameters"
         orientations: Λ
+        reflections: whether the class of a mirror image is the same
+        restrict_after: the convolution after which reflections are given up, 0 for none: strokes of digits may be
+            mirrored, digits may not
         width: a factor on the channels of all convolutions
-        basis: preset of the atoms: "bandlimited", "averaged", or "paper"
+        basis: preset of the atoms: "bandlimited", "averaged", "paper", or "pixels" (for 1, 2 or 4 orientations)
         init: scheme of the initial weights
         engine: how convolutions are computed
         dropout: probability in the fully connected part
@@ -52,6 +55,8 @@ class ModelConfig:
     network: str = "baseline"
     kind: str = "steerable"
     orientations: int = 16
+    reflections: bool = False
+    restrict_after: int = 0
     width: float = 1.0
     basis: str = "bandlimited"
     init: str = "coeff"
@@ -65,6 +70,7 @@ class ModelConfig:
         check_choice(self, "kind", KINDS)
         check_choice(self, "padding", ("auto", *PADDINGS))
         check_at_least(self, 1, "orientations")
+        check_restriction(self.restrict_after, self.reflections, len(BASELINE.channels))  # BENCHMARK has as many
         if not 0 < self.width <= 64:
             raise ValueError(f"width must be in (0, 64], got {self.width}")
         if not 0 <= self.dropout < 1:

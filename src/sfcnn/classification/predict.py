@@ -18,7 +18,7 @@ from sfcnn.devices import choose_device, evaluating
 from sfcnn.io.images import read_images
 from sfcnn.io.runs import load_best, read_task
 from sfcnn.io.settings import make_settings
-from sfcnn.nn import OrientationPool
+from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool
 
 
 class Predictions(NamedTuple):
@@ -128,6 +128,9 @@ def predict(
     largest value and its two neighbours. Turning the image by φ adds φ: exactly for multiples of 90°, if Λ is a
     multiple of 4, and else as well as the image is sampled.
 
+    With reflections the half of the orientations is taken, plain or mirrored, that has the largest r, and a mirrored
+    orientation θ_a counts as θ_a + π, as in `OrientationReadout`: mirroring the image then takes its orientation θ to π − θ.
+
     Its zero is the network's own: only differences between images of one class mean something. Three samples at least
     make a parabola, so for Λ ≤ 2, as for a plain CNN, there is no orientation.
 
@@ -174,13 +177,24 @@ def _classify_and_orient(net: nn.Module, decide: nn.Module, images: Tensor) -> _
     features, pool, head = net.children()
     responses = features(images)  # (B, C, Λ, H, W)
     classes, probabilities = _decide(head(pool(responses)) if decide is net else decide(images))
-    orientations = responses.shape[2]
-    if orientations <= 2:
+    size, mirrored = responses.shape[2], _has_mirrored(features)
+    if size <= (4 if mirrored else 2):
         return classes, probabilities, None
     alone = responses.movedim(2, 1).flatten(0, 1).unsqueeze(2)  # (BΛ, C, 1, H, W): each orientation as an image
-    logits = head(pool(alone)).unflatten(0, (-1, orientations)).cpu()  # (B, Λ, K)
+    logits = head(pool(alone)).unflatten(0, (-1, size)).cpu()  # (B, Λ, K)
     evidence = logits[torch.arange(len(classes)), :, classes]
-    return classes, probabilities, peak_angle(evidence)
+    if not mirrored:
+        return classes, probabilities, peak_angle(evidence)
+    halves = evidence.unflatten(1, (2, -1))  # (B, 2, Λ)
+    half = halves.amax(2).argmax(1)
+    angle = peak_angle(halves[torch.arange(len(half)), half]) + math.pi * half.double()
+    return classes, probabilities, torch.remainder(angle, 2 * math.pi)
+
+
+def _has_mirrored(features: nn.Module) -> bool:
+    """Whether the second half of the orientations that come out of a network's features are mirrored."""
+    *_, last = (module for module in features.modules() if isinstance(module, GroupConv2d | LiftConv2d))
+    return last.reflections
 
 
 def peak_angle(evidence: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ def parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "--basis",
-        help="preset of atoms: bandlimited (default), averaged or paper; only for weights that do not name theirs",
+        help="preset of atoms: bandlimited (default), averaged, paper or pixels; only for weights that do not name theirs",
     )
     parser.add_argument("--kernel-size", type=int, help="side of the grid, odd (default 9, or what the weights have)")
     parser.add_argument("--orientations", type=int, help="number of rotations to draw (default 16, or the weights')")
@@ -55,8 +55,9 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     if (arguments.orientations or 0) > _MOST_PICTURES:
         raise ValueError(f"--orientations must be at most {_MOST_PICTURES}, got {arguments.orientations}")
     if arguments.weights is None:
-        kernel_size, orientations = arguments.kernel_size or 9, arguments.orientations or 16
+        kernel_size = arguments.kernel_size or 9
         basis = resolve_basis(arguments.basis or "bandlimited", kernel_size)
+        orientations = arguments.orientations or (4 if basis.is_pixels else 16)
         weight = torch.randn(basis.size, generator=torch.Generator().manual_seed(arguments.seed))
         title = f"A random filter (seed {arguments.seed}) at {orientations} orientations"
     else:
@@ -64,7 +65,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         state = load_weights(arguments.weights)
         learned = learned_filter(state, arguments.basis, arguments.layer, output, inputs, arguments.relative)
         weight, basis, kernel_size = learned.weight, learned.basis, arguments.kernel_size or learned.kernel_size
-        orientations = arguments.orientations or learned.orientations or 16
+        orientations = arguments.orientations or learned.orientations or (4 if basis.is_pixels else 16)
         title = f"{learned.name}, output channel {output}, input channel {inputs}"
     atoms_path, filter_path = arguments.out / "atoms.png", arguments.out / "filter.png"
     for path in (atoms_path, filter_path):

@@ -1,6 +1,6 @@
 """Which ordinary layer does on maps (B, C·Λ, H, W) what another one does on features (B, C, Λ, H, W).
 
-Map number cΛ + a of the plain network is channel c at orientation θ_a.
+Map number cΛ + a of the plain network is channel c at orientation θ_a. With reflections, 2Λ takes the place of Λ.
 """
 
 from functools import singledispatch
@@ -49,7 +49,7 @@ def plain_convolution(layer: LiftConv2d | GroupConv2d) -> nn.Conv2d:
         padding_mode=g.padding_mode,  # type: ignore[arg-type]
         device="meta",
     )
-    bias = None if layer.bias is None else layer.bias.repeat_interleave(layer.orientations)
+    bias = None if layer.bias is None else layer.bias.repeat_interleave(layer.group_order)
     return _filled(conv, weight=kernel.contiguous(), bias=bias)
 
 

@@ -18,8 +18,9 @@ from sfcnn.export.functions import CONCATENATIONS, POINTWISE, POINTWISE_METHODS
 from sfcnn.export.layers import NOTHING, on_maps, plain_convolution
 from sfcnn.export.shapes import Features, alike, restore
 from sfcnn.models.unet import Crop
-from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool, OrientationReadout, OrientedResponse
-from sfcnn.steering import orientation_angles
+from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool, OrientationReadout, OrientedResponse, Restrict
+from sfcnn.nn.pool import readout_angles
+from sfcnn.subgroups import coset_indices
 
 
 def rewrite(model: nn.Module, graph: fx.Graph) -> fx.GraphModule:
@@ -126,6 +127,8 @@ class _Builder:
                 return features.amax(2) if layer.kind == "max" else features.mean(2)
             case OrientationReadout():
                 return self._readout(name, layer, value)
+            case Restrict():
+                return self._restriction(name, layer, value)
             case Crop():
                 return _crop(layer.margin, value)
         if isinstance(layer, NOTHING):
@@ -139,7 +142,20 @@ class _Builder:
 
     def _convolution(self, name: str, layer: LiftConv2d | GroupConv2d, maps: fx.Proxy) -> Features:
         result = self._call(name, lambda: plain_convolution(layer), maps)
-        return Features(result, layer.out_channels, layer.orientations)
+        return Features(result, layer.out_channels, layer.group_order)
+
+    def _restriction(self, name: str, layer: Restrict, value: Any) -> Features:
+        """The maps in another order, or in the same if only the reflections go."""
+        if not isinstance(value, Features):
+            raise ValueError(f"cannot export {name}: its number of orientations must be known from a layer before it")
+        options = {"reflections": layer.reflections, "keep_reflections": layer.keep_reflections}
+        index = coset_indices(value.orientations, layer.orientations, **options)
+        cosets, order = index.shape
+        positions = (torch.arange(value.channels)[:, None] * value.orientations + index.flatten()).flatten()
+        maps: Any = value.maps
+        if not torch.equal(positions, torch.arange(len(positions))):
+            maps = maps[:, self._tensor(f"{name}.order", positions)]
+        return Features(maps, value.channels * cosets, order)
 
     def _readout(self, name: str, layer: OrientationReadout, value: Any) -> OrientedResponse:
         """The equations of `OrientationReadout`, with the angles as constants if Λ is known."""
@@ -147,10 +163,16 @@ class _Builder:
         period = 2 * math.pi / layer.symmetry
         if isinstance(value, Features):
             reference = next((p for p in self.model.parameters()), torch.empty(0))
-            angles: Any = self._tensor(f"{name}.angles", orientation_angles(value.orientations).to(reference))
+            angles: Any = self._tensor(
+                f"{name}.angles", readout_angles(value.orientations, layer.reflections).to(reference)
+            )
         else:
-            count = features.shape[2]
-            angles = (torch.arange(count, dtype=torch.float64) * (2 * math.pi / count)).to(features)
+            # A whole circle of Λ, or with reflections two: θ_a + π goes around as θ_a does, from π.
+            size = features.shape[2]
+            count = size // 2 if layer.reflections else size
+            angles = (torch.arange(size, dtype=torch.float64) * (2 * math.pi / count)).to(features)
+            if layer.reflections:
+                angles = angles + math.pi * (torch.arange(size) >= count).to(features)
         if layer.kind == "argmax":
             largest = features.max(2)
             return OrientedResponse(largest[0], torch.remainder(angles[largest[1]], period))
@@ -205,7 +227,7 @@ def _group_input(name: str, layer: GroupConv2d, value: Any) -> fx.Proxy:
     """The maps that a group convolution gets."""
     if not isinstance(value, Features):
         return value.flatten(1, 2)
-    have, want = (value.channels, value.orientations), (layer.in_channels, layer.orientations)
+    have, want = (value.channels, value.orientations), (layer.in_channels, layer.group_order)
     if have != want:
         raise ValueError(f"{name} expects features with (C, Λ) = {want}, the layers before it make {have}")
     return value.maps

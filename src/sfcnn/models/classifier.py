@@ -17,7 +17,7 @@ from torch import nn
 
 from sfcnn.harmonics import BasisLike
 from sfcnn.models.twins import PlainConvBlock, matching_width, scale_channels
-from sfcnn.nn import ConvBlock, OrientationPool
+from sfcnn.nn import ConvBlock, OrientationPool, Restrict
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ class ClassifierOptions(TypedDict, total=False):
 class SteerableOptions(ClassifierOptions, total=False):
     """What else can be chosen about a steerable classifier."""
 
-    basis: BasisLike  #: "bandlimited", "averaged", "paper", or a `Basis` of one's own
+    reflections: bool  #: whether logits stay the same for mirror images as well, False
+    restrict_after: int  #: number of the convolution after which reflections are given up, 0 for none
+    basis: BasisLike  #: "bandlimited", "averaged", "paper", "pixels", or a `Basis` of one's own
     init: str  #: "coeff"
     engine: str  #: "auto"
 
@@ -74,12 +76,18 @@ def _head(inputs: int, hidden: tuple[int, ...], classes: int, dropout: float) ->
 
 
 def _assemble(
-    blocks: list[nn.Module], pool: Callable[[], nn.Module], global_pool: list[nn.Module], head: nn.Module
+    blocks: list[nn.Module],
+    pool: Callable[[], nn.Module],
+    global_pool: list[nn.Module],
+    head: nn.Module,
+    restrict_after: int = 0,
 ) -> nn.Sequential:
     """Pool after every second block but the last, and give the parts their names."""
     features = nn.Sequential()
     for number, block in enumerate(blocks, start=1):
         features.append(block)
+        if number == restrict_after:
+            features.append(Restrict(reflections=True))
         if number % 2 == 0 and number < len(blocks):
             features.append(pool())
     parts = {"features": features, "pool": nn.Sequential(*global_pool, nn.Flatten()), "head": head}
@@ -120,19 +128,44 @@ def steerable_classifier(
     classes: int = 10,
     dropout: float = 0.3,
     padding: str = "same",
+    reflections: bool = False,
+    restrict_after: int = 0,
     basis: BasisLike = "bandlimited",
     init: str = "coeff",
     engine: str = "auto",
 ) -> nn.Sequential:
-    """A classifier of any sizes: images (B, C, H, W) → logits (B, classes), unchanged by rotations of the image."""
+    """A classifier of any sizes: images (B, C, H, W) → logits (B, classes), unchanged by rotations of the image.
+
+    With `reflections` its features are those of D_Λ and logits are unchanged by mirror images, too. Digits and letters
+    change their meaning in a mirror, but their strokes do not: `restrict_after=n` restricts features to rotations after
+    the n-th convolution, and the next one takes twice the channels.
+    """
+    check_restriction(restrict_after, reflections, len(sizes.channels))
     layers = zip((in_channels, *sizes.channels), sizes.channels, sizes.kernel_sizes, strict=False)
-    blocks: list[nn.Module] = [
-        ConvBlock(*layer, orientations, lift=not index, padding=how, basis=basis, init=init, engine=engine)
-        for index, (layer, how) in enumerate(zip(layers, _paddings(padding, len(sizes.channels)), strict=True))
-    ]
+    options = {"basis": basis, "init": init, "engine": engine}
+    blocks: list[nn.Module] = []
+    paddings = _paddings(padding, len(sizes.channels))
+    for index, ((inputs, outputs, kernel_size), how) in enumerate(zip(layers, paddings, strict=True)):
+        mirrored = reflections and (not restrict_after or index < restrict_after)
+        doubled = 2 if restrict_after and index == restrict_after else 1
+        shape = doubled * inputs, outputs, kernel_size, orientations
+        blocks.append(ConvBlock(*shape, lift=not index, reflections=mirrored, padding=how, **options))
     global_pool = [OrientationPool("max"), nn.AdaptiveMaxPool2d(1)]
     head = _head(sizes.channels[-1], sizes.hidden, classes, dropout)
-    return _assemble(blocks, lambda: nn.MaxPool3d((1, 2, 2)), global_pool, head)
+    return _assemble(blocks, lambda: nn.MaxPool3d((1, 2, 2)), global_pool, head, restrict_after)
+
+
+def check_restriction(restrict_after: int, reflections: bool, convolutions: int) -> None:
+    """Raise unless reflections are there to be given up, after a convolution that another one follows."""
+    if restrict_after and not reflections:
+        raise ValueError(
+            f"restrict_after gives up reflections, got {restrict_after} for a network without: set reflections"
+        )
+    if not 0 <= restrict_after < convolutions:
+        raise ValueError(
+            f"restrict_after must be 0 (never) or a convolution with another after it, 1 … {convolutions - 1}, "
+            f"got {restrict_after}"
+        )
 
 
 def plain_classifier(
@@ -155,14 +188,24 @@ def plain_classifier(
     return _assemble(blocks, lambda: nn.MaxPool2d(2), [nn.AdaptiveMaxPool2d(1)], head)
 
 
+class TwinOptions(ClassifierOptions, total=False):
+    """What else can be chosen about a plain twin."""
+
+    reflections: bool  #: of the network to match, False
+
+
 def plain_twin(
-    sizes: ClassifierSizes, orientations: int, match: str, **options: Unpack[ClassifierOptions]
+    sizes: ClassifierSizes,
+    orientations: int,
+    match: str,
+    reflections: bool = False,
+    **options: Unpack[ClassifierOptions],
 ) -> nn.Sequential:
     """The plain classifier that matches the steerable one in channels, effective channels or parameters."""
     width = matching_width(
         match,
-        orientations,
-        steerable=lambda: steerable_classifier(sizes, orientations, **options),
+        2 * orientations if reflections else orientations,
+        steerable=lambda: steerable_classifier(sizes, orientations, reflections=reflections, **options),
         plain=lambda width: plain_classifier(sizes, width, **options),
     )
     return plain_classifier(sizes, width, **options)
@@ -202,7 +245,7 @@ def mnist_baseline_cnn(
     match: str = "channels",
     orientations: int = 16,
     sizes: ClassifierSizes = BASELINE,
-    **options: Unpack[ClassifierOptions],
+    **options: Unpack[TwinOptions],
 ) -> nn.Sequential:
     """The plain twin of `mnist_baseline(orientations)`; `match` is one of `sfcnn.models.twins.MATCHES`.
 
@@ -218,7 +261,7 @@ def mnist_benchmark_cnn(
     match: str = "channels",
     orientations: int = 16,
     sizes: ClassifierSizes = BENCHMARK,
-    **options: Unpack[ClassifierOptions],
+    **options: Unpack[TwinOptions],
 ) -> nn.Sequential:
     """The plain twin of `mnist_benchmark(orientations)`; `match` is one of `sfcnn.models.twins.MATCHES`."""
     options.setdefault("padding", "inner")

@@ -3,7 +3,7 @@
 A twin has the depth, kernel sizes, pooling and head of its steerable network. Its width matches
 
 - "channels": the number of learned filters Ĉ of each layer;
-- "effective-channels": the number of maps ĈΛ of each layer, which costs the same to compute;
+- "effective-channels": the number of maps ĈΛ (2ĈΛ with reflections) of each layer, which costs the same to compute;
 - "parameters": the total number of parameters, by one factor on all channels.
 """
 
@@ -52,8 +52,8 @@ def matching_width(
 ) -> float:
     """The factor on a plain twin's channels that makes it match its steerable network as `match` says.
 
-    `steerable` and `plain` build the two models, the second for a given factor. They are built without memory, on
-    the meta device, only to count parameters.
+    `orientations` is the number of maps for each channel, Λ or with reflections 2Λ. `steerable` and `plain` build the two
+    models, the second for a given factor. They are built without memory, on the meta device, only to count parameters.
     """
     if match not in MATCHES:
         raise ValueError(f"unknown match {match!r}, choose one of {list(MATCHES)}")

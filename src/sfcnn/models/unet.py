@@ -142,6 +142,7 @@ def membrane_unet(
     dropout: float = 0.4,
     crop: int = 0,
     readout: str = "group",
+    reflections: bool = False,
     padding_mode: str = "zeros",
     basis: BasisLike = "bandlimited",
     init: str = "coeff",
@@ -160,6 +161,7 @@ def membrane_unet(
         crop: pixels removed from each side before the 1×1 convolutions. The paper feeds 256×256 regions padded to
             320×320, a crop of 32.
         readout: "group", or "paper" for the maximum over orientations followed by two 1×1 convolutions.
+        reflections: whether the logits of a mirror image are the mirrored logits.
         padding_mode, basis, init, engine: as in `GroupConv2d`.
 
     >>> import torch
@@ -167,6 +169,7 @@ def membrane_unet(
     torch.Size([1, 1, 24, 24])
     """
     options: dict[str, Any] = {
+        "reflections": reflections,
         "padding_mode": padding_mode,
         "basis": basis,
         "init": init,
@@ -235,13 +238,13 @@ def plain_unet(
 def membrane_unet_cnn(match: str = "channels", orientations: int = 17, **options: Any) -> UNet:
     """The plain twin of `membrane_unet(orientations)`; `match` is one of `sfcnn.models.twins.MATCHES`.
 
-    Options are those of `plain_unet`, and the `readout` of the network to match.
+    Options are those of `plain_unet`, and `readout` and `reflections` of the network to match.
     """
-    readout = options.pop("readout", "group")
+    readout, reflections = options.pop("readout", "group"), options.pop("reflections", False)
     width = matching_width(
         match,
-        orientations,
-        steerable=lambda: membrane_unet(orientations, readout=readout, **options),
+        2 * orientations if reflections else orientations,
+        steerable=lambda: membrane_unet(orientations, readout=readout, reflections=reflections, **options),
         plain=lambda width: plain_unet(width, **options),
     )
     return plain_unet(width, **options)

@@ -3,6 +3,7 @@
 from sfcnn.nn.blocks import ConvBlock, ResidualBlock
 from sfcnn.nn.conv import GroupConv2d, LiftConv2d
 from sfcnn.nn.pool import OrientationPool, OrientationReadout, OrientedResponse
+from sfcnn.nn.restrict import Restrict
 
 __all__ = [
     "ConvBlock",
@@ -12,4 +13,5 @@ __all__ = [
     "OrientationReadout",
     "OrientedResponse",
     "ResidualBlock",
+    "Restrict",
 ]

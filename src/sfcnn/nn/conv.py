@@ -9,6 +9,7 @@ from sfcnn.nn.steerable import SteerableConv2d
 from sfcnn.ops import ENGINES, Engine, known_size, resolve_engine
 from sfcnn.ops.cost import Problem, fastest_engine
 from sfcnn.ops.measured import describe, measured_engine
+from sfcnn.ops.reflections import as_reflections, as_rotations, expand_group_weight, expand_lift_weight
 from sfcnn.ops.spectral.compiled import is_covered
 
 
@@ -18,15 +19,22 @@ class LiftConv2d(SteerableConv2d):
     The filters are Ψ_ĉc = Re Σ_jk w_ĉcjk ψ_jk, learned by their weights. Rotating the image rotates the features
     and shifts their orientations: L(ρ_φ I) = R_φ L(I).
 
-    Shapes: images (B, C, H, W) → features (B, Ĉ, Λ, H', W'); weight (Ĉ, C, Q), bias (Ĉ,).
+    With `reflections` each filter is applied mirrored as well, y_ĉ(x, g) = Σ_c (I_c ∗ gΨ_ĉc)(x) + β_ĉ for all g = r_θ and
+    r_θ m of the group D_Λ, where m exchanges left and right. Mirroring the image then mirrors the features, exchanges
+    the two halves of their orientations and reverses each (`reflect_features`).
+
+    Shapes: images (B, C, H, W) → features (B, Ĉ, Λ, H', W'), with reflections (B, Ĉ, 2Λ, H', W'), of which the second
+    half are the mirrored orientations; weight (Ĉ, C, Q), bias (Ĉ,).
 
     Args:
         in_channels: C.
         out_channels: Ĉ, the number of learned filters; each is applied in all orientations.
         kernel_size: side of the square filter, odd.
         orientations: Λ ≥ 1.
+        reflections: whether filters are mirrored, too; all layers up to a `Restrict` must agree on it.
         stride, padding, dilation, padding_mode, bias: as in `nn.Conv2d`, one value for both axes.
-        basis: a preset ("bandlimited", "averaged", "paper"), a `Basis`, or a function from kernel size to `Basis`.
+        basis: a preset ("bandlimited", "averaged", "paper", or "pixels" for 1, 2 or 4 orientations), a `Basis`, or a
+            function from kernel size to `Basis`.
         init: "coeff" or "he", with "-backward" to keep the variance of gradients instead.
         engine: how it is computed, "direct", "atomic" or "spectral"; "auto" for the one that should be fastest, or
             "measured" for the one that is, tried once for each shape of input. The result is the same.
@@ -49,10 +57,12 @@ class LiftConv2d(SteerableConv2d):
         self._check_input(images, ("batch", self.in_channels, "height", "width"))
         # There are no orientations to sum over, so that "direct" is one convolution with few filters.
         engine = resolve_engine("direct" if self.engine in ("auto", "measured") else self.engine)
-        return engine.lift(images, self._kernel(engine), self._atoms(), self.bias, self.geometry)
+        features = engine.lift(images, self._kernel(engine), self._atoms(), self._bias(), self.geometry)
+        return as_reflections(features) if self.reflections else features
 
     def _prepare(self, engine: Engine) -> Tensor:
-        return engine.lift_kernel(self.weight, self._atoms())
+        weight = expand_lift_weight(self.weight, self.mirror) if self.reflections else self.weight
+        return engine.lift_kernel(weight, self._atoms())
 
 
 class GroupConv2d(SteerableConv2d):
@@ -61,7 +71,11 @@ class GroupConv2d(SteerableConv2d):
     The filters Ψ_ĉc(x, θ) = Re Σ_jk w_ĉcjkθ ψ_jk(x) live on the group, with one set of weights for each relative
     orientation. The layer commutes with rotations of features: L(R_φ ζ) = R_φ L(ζ).
 
-    Shapes: features (B, C, Λ, H, W) → features (B, Ĉ, Λ, H', W'); weight (Ĉ, C, Λ, Q), bias (Ĉ,).
+    With `reflections` the sum is over the group D_Λ, y_ĉ(x, g) = Σ_c Σ_h (ζ_c(·, h) ∗ hΨ_ĉc(·, h⁻¹g))(x) + β_ĉ, and the
+    layer commutes with `reflect_features` as well (`sfcnn.ops.reflections`).
+
+    Shapes: features (B, C, Λ, H, W) → features (B, Ĉ, Λ, H', W'); weight (Ĉ, C, Λ, Q), bias (Ĉ,). With reflections, 2Λ
+    takes the place of Λ.
     Arguments are those of `LiftConv2d`.
 
     >>> import torch
@@ -70,32 +84,41 @@ class GroupConv2d(SteerableConv2d):
     """
 
     def _weight_shape(self) -> tuple[int, ...]:
-        return self.out_channels, self.in_channels, self.orientations, self.basis.size
+        return self.out_channels, self.in_channels, self.group_order, self.basis.size
 
     @property
     def _fan_in(self) -> int:
-        return self.in_channels * self.orientations
+        return self.in_channels * self.group_order
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features (B, C, Λ, H, W) → features (B, Ĉ, Λ, H', W')."""
-        self._check_input(features, ("batch", self.in_channels, self.orientations, "height", "width"))
+        """Features (B, C, Λ, H, W) → features (B, Ĉ, Λ, H', W'); 2Λ in the place of Λ with reflections."""
+        self._check_input(features, ("batch", self.in_channels, self.group_order, "height", "width"))
         engine = self._choose_engine(features)
-        return engine.group(features, self._kernel(engine), self._atoms(), self.bias, self.geometry)
+        return self._convolve(engine, features, self._kernel(engine))
+
+    def _convolve(self, engine: Engine, features: Tensor, kernel: Tensor) -> Tensor:
+        if not self.reflections:
+            return engine.group(features, kernel, self._atoms(), self.bias, self.geometry)
+        return as_reflections(engine.group(as_rotations(features), kernel, self._atoms(), self._bias(), self.geometry))
 
     def rectified(self, features: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         """max(0, scale · y + shift) for the layer's output y, without gradients; scale and shift (Ĉ,).
 
         Batch norm and ReLU in one pass with the convolution where the engine can, else written over its result.
         """
-        self._check_input(features, ("batch", self.in_channels, self.orientations, "height", "width"))
+        self._check_input(features, ("batch", self.in_channels, self.group_order, "height", "width"))
         engine = self._choose_engine(features)
         kernel, atoms = self._kernel(engine), self._atoms()
         if self.bias is not None:
             shift = shift + scale * self.bias
-        return engine.rectified(features, kernel, atoms, scale, shift, self.geometry)
+        if not self.reflections:
+            return engine.rectified(features, kernel, atoms, scale, shift, self.geometry)
+        pairs = scale.repeat_interleave(2), shift.repeat_interleave(2)
+        return as_reflections(engine.rectified(as_rotations(features), kernel, atoms, *pairs, self.geometry))
 
     def _prepare(self, engine: Engine) -> Tensor:
-        return engine.group_kernel(self.weight, self._atoms())
+        weight = expand_group_weight(self.weight, self.mirror) if self.reflections else self.weight
+        return engine.group_kernel(weight, self._atoms())
 
     def _choose_engine(self, features: Tensor) -> Engine:
         """The layer's engine, or for "auto" and "measured" the fastest for features (B, C, Λ, H, W).
@@ -111,8 +134,8 @@ class GroupConv2d(SteerableConv2d):
         return resolve_engine(self._fastest(batch, height, width, self._learning()))
 
     def _problem(self, batch: int, height: int, width: int) -> Problem:
-        shape = batch, self.in_channels, self.out_channels, self.orientations, self.basis.size, height, width
-        return Problem(*shape, self.geometry)
+        channels = (count * self.group_order // self.orientations for count in (self.in_channels, self.out_channels))
+        return Problem(batch, *channels, self.orientations, self.basis.size, height, width, self.geometry)
 
     def _fastest(self, batch: int, height: int, width: int, training: bool) -> str:
         """The name of the engine with the least predicted time."""
@@ -138,7 +161,7 @@ class GroupConv2d(SteerableConv2d):
         engine = resolve_engine(name)
         with torch.set_grad_enabled(learning):
             inputs = features.detach().requires_grad_(learning)
-            result = engine.group(inputs, self.build_kernel(engine), self._atoms(), self.bias, self.geometry)
+            result = self._convolve(engine, inputs, self.build_kernel(engine))
             if learning and self.weight.requires_grad:
                 with torch.autocast(features.device.type, enabled=False):  # as in a step, whose backward is outside it
                     torch.autograd.grad(result.sum(), [inputs, self.weight])

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sfcnn.steering import orientation_angles
+from sfcnn.subgroups import split_orientations
 
 
 def _check_features(module: nn.Module, features: Tensor) -> None:
@@ -23,7 +24,7 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 class OrientationPool(nn.Module):
     """Pool over orientations: max_θ or mean_θ ζ(x, θ). Rotating the features then only turns the map.
 
-    Shapes: features (B, C, Λ, H, W) → maps (B, C, H, W).
+    Shapes: features (B, C, Λ, H, W) → maps (B, C, H, W). Mirrored orientations, if there are some, are pooled as well.
 
     >>> OrientationPool("max")(torch.randn(2, 8, 16, 5, 5)).shape
     torch.Size([2, 8, 5, 5])
@@ -42,6 +43,12 @@ class OrientationPool(nn.Module):
     def extra_repr(self) -> str:
         """The kind of pooling."""
         return repr(self.kind)
+
+
+def readout_angles(size: int, reflections: bool) -> Tensor:
+    """The angle that each of `size` orientations means: θ_a, and with reflections θ_a + π in the second half."""
+    angles = orientation_angles(split_orientations(size, reflections))
+    return torch.cat([angles, angles + math.pi]) if reflections else angles
 
 
 class OrientedResponse(NamedTuple):
@@ -65,26 +72,30 @@ class OrientationReadout(nn.Module):
         temperature: of the soft weights; small values come close to the maximum.
         symmetry: n, by how many turns in a circle the structure looks the same: 1 for arrows, 2 for lines and fibres,
             whose direction is known up to 180°. The angle lies in [0, 2π/n).
+        reflections: whether features have mirrored orientations, (B, C, 2Λ, H, W). Orientation r_θ m has the angle θ + π:
+            the mirror takes an arrow at θ to one at π − θ, and with this rule the angle that is read out likewise.
 
     >>> response, angle = OrientationReadout("soft", symmetry=2)(torch.randn(2, 8, 16, 5, 5))
     >>> angle.shape
     torch.Size([2, 8, 5, 5])
     """
 
-    def __init__(self, kind: str = "argmax", *, temperature: float = 1.0, symmetry: int = 1) -> None:
+    def __init__(
+        self, kind: str = "argmax", *, temperature: float = 1.0, symmetry: int = 1, reflections: bool = False
+    ) -> None:
         super().__init__()
         _check_choice("kind of orientation readout", kind, ("argmax", "soft"))
         if not temperature > 0:
             raise ValueError(f"temperature must be positive, got {temperature!r}")
         if isinstance(symmetry, bool) or not isinstance(symmetry, int) or symmetry < 1:
             raise ValueError(f"symmetry must be a whole number of at least 1, got {symmetry!r}")
-        self.kind, self.temperature, self.symmetry = kind, temperature, symmetry
+        self.kind, self.temperature, self.symmetry, self.reflections = kind, temperature, symmetry, reflections
 
     def forward(self, features: Tensor) -> OrientedResponse:
         """Features (B, C, Λ, H, W) → (response, angle), each (B, C, H, W)."""
         _check_features(self, features)
         period = 2 * math.pi / self.symmetry
-        angles = orientation_angles(features.shape[2]).to(features)
+        angles = readout_angles(features.shape[2], self.reflections).to(features)
         if self.kind == "argmax":
             response, index = features.max(2)
             return OrientedResponse(response, torch.remainder(angles[index], period))
@@ -96,4 +107,5 @@ class OrientationReadout(nn.Module):
     def extra_repr(self) -> str:
         """The kind of read-out and its settings."""
         temperature = f", temperature={self.temperature:g}" if self.kind == "soft" else ""
-        return f"{self.kind!r}{temperature}, symmetry={self.symmetry}"
+        reflections = ", reflections=True" if self.reflections else ""
+        return f"{self.kind!r}{temperature}, symmetry={self.symmetry}{reflections}"

@@ -24,6 +24,7 @@ class SteerableConv2d(nn.Module):
 
     atoms: Tensor  # (Q, s, s)
     rotations: Tensor  # (Λ, Q, Q)
+    mirror: Tensor  # (Q,), only with reflections
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class SteerableConv2d(nn.Module):
         kernel_size: int,
         orientations: int,
         *,
+        reflections: bool = False,
         stride: int = 1,
         padding: Padding = 0,
         dilation: int = 1,
@@ -48,9 +50,12 @@ class SteerableConv2d(nn.Module):
             if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {channels!r}")
         check_orientations(orientations)
+        if not isinstance(reflections, bool):
+            raise ValueError(f"reflections must be True or False, got {reflections!r}")
         check_init(init)
         check_engine(engine)
         self.in_channels, self.out_channels, self.orientations = in_channels, out_channels, orientations
+        self.reflections = reflections
         self.basis = resolve_basis(basis, kernel_size)
         self.geometry = Geometry(kernel_size, stride, padding, dilation, padding_mode)
         self.init, self.engine = init, engine
@@ -64,6 +69,11 @@ class SteerableConv2d(nn.Module):
     def kernel_size(self) -> int:
         """Side s of the square grid that the filters live on."""
         return self.geometry.kernel_size
+
+    @property
+    def group_order(self) -> int:
+        """Size of the axis of orientations: Λ, or 2Λ with reflections."""
+        return 2 * self.orientations if self.reflections else self.orientations
 
     @property
     def basis_name(self) -> str:
@@ -82,9 +92,16 @@ class SteerableConv2d(nn.Module):
         atoms = sample_atoms(self.basis, self.kernel_size, self.orientations, *place)
         self.register_buffer("atoms", atoms.filters, persistent=False)
         self.register_buffer("rotations", atoms.rotations, persistent=False)
+        if self.reflections:
+            signs = torch.tensor(self.basis.mirror_signs, dtype=place[0], device=place[1])
+            self.register_buffer("mirror", signs, persistent=False)
 
     def _atoms(self) -> Atoms:
         return Atoms(self.atoms, self.rotations, self.basis.frequencies)
+
+    def _bias(self) -> Tensor | None:
+        """The bias of each channel that an engine computes: two with reflections."""
+        return self.bias.repeat_interleave(2) if self.reflections and self.bias is not None else self.bias
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SteerableConv2d":
         """Follow `.to()`, `.double()` …: atoms are sampled anew, since casting a float32 atom gains no digits."""
@@ -101,7 +118,7 @@ class SteerableConv2d(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the weights anew by the scheme `init` and set the bias to zero."""
-        fan_out = self.out_channels * self.orientations
+        fan_out = self.out_channels * self.group_order
         std = initial_std(self.init, self.basis, self.kernel_size, fan_in=self._fan_in, fan_out=fan_out)
         init_weight_(self.weight, std)
         if self.bias is not None:
@@ -175,14 +192,28 @@ class SteerableConv2d(nn.Module):
         )
         if not fits:
             expected = ", ".join(map(str, shape))
-            raise ValueError(f"{type(self).__name__} expects a tensor of shape ({expected}), got {tuple(maps.shape)}")
+            message = f"{type(self).__name__} expects a tensor of shape ({expected}), got {tuple(maps.shape)}"
+            raise ValueError(message + self._explain_orientations(maps))
         self.geometry.check_map(*maps.shape[-2:])
+
+    def _explain_orientations(self, maps: Tensor) -> str:
+        """What may be wrong with features whose axis of orientations does not fit."""
+        size, order = maps.shape[2] if maps.dim() == 5 else 0, self.group_order
+        if self.reflections and size == self.orientations:
+            return (
+                f": with reflections features have 2Λ = {order} orientations, as layers with reflections=True make them"
+            )
+        if not self.reflections and size == 2 * order:
+            return ": features with reflections need a layer with reflections=True, or sfcnn.restrict before this one"
+        return ""
 
     def extra_repr(self) -> str:
         """Arguments that tell what the layer is; those at their default are left out."""
         g, default = self.geometry, Geometry(self.kernel_size)
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"]
         parts.append(f"orientations={self.orientations}")
+        if self.reflections:
+            parts.append("reflections=True")
         for name in ("stride", "padding", "dilation", "padding_mode"):
             if getattr(g, name) != getattr(default, name):
                 parts.append(f"{name}={getattr(g, name)!r}")

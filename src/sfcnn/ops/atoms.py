@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sfcnn.harmonics import BasisLike, real_atoms, resolve_basis
-from sfcnn.steering import orientation_angles, rotation_matrices
+from sfcnn.steering import PIXELS_NEED, orientation_angles, rotation_matrices
 
 
 class Atoms(NamedTuple):
@@ -37,6 +37,8 @@ def sample_atoms(
 ) -> Atoms:
     """The atoms of a layer with this basis, kernel size and number of orientations."""
     basis = resolve_basis(basis, kernel_size)
+    if basis.is_pixels and orientations not in (1, 2, 4):
+        raise ValueError(f"{PIXELS_NEED}, got Λ = {orientations}")
     rotations = rotation_matrices(basis, orientation_angles(orientations)).to(dtype=dtype, device=device)
     return Atoms(correlation_atoms(basis, kernel_size, dtype, device), rotations, basis.frequencies)
 

@@ -24,6 +24,7 @@ class UNetConfig:
         kind: "steerable", or a plain U-Net that matches it: "plain-channels", "plain-effective-channels",
             "plain-parameters"
         orientations: Λ
+        reflections: whether the membranes of a mirror image are the mirrored ones
         channels: filters of the first level
         levels: of resolution
         input_kernel_size: of the first convolution
@@ -38,6 +39,7 @@ class UNetConfig:
 
     kind: str = "steerable"
     orientations: int = 17
+    reflections: bool = False
     channels: int = 12
     levels: int = 5
     input_kernel_size: int = 11

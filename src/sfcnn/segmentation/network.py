@@ -25,6 +25,7 @@ def build_network(config: SegmentationConfig) -> UNet:
         "dropout": model.dropout,
         "crop": config.crops.margin,
         "readout": model.readout,
+        "reflections": model.reflections,
     }
     if model.kind == "steerable":
         options = {"basis": model.basis, "init": model.init, "engine": model.engine}
