@@ -39,26 +39,26 @@ class ModelConfig:
         kind: "steerable", or a plain CNN that matches it: "plain-channels", "plain-effective-channels",
             "plain-parameters"
         orientations: Λ
-        reflections: whether the class of a mirror image is the same
-        restrict_after: the convolution after which reflections are given up, 0 for none: strokes of digits may be
-            mirrored, digits may not
         width: a factor on the channels of all convolutions
         basis: preset of the atoms: "bandlimited", "averaged", "paper", or "pixels" (for 1, 2 or 4 orientations)
         init: scheme of the initial weights
         engine: how convolutions are computed
         dropout: probability in the fully connected part
+        reflections: whether the class of a mirror image is the same
+        restrict_after: the convolution after which reflections are given up, 0 for none: strokes of digits may be
+            mirrored, digits may not
     """
 
     network: str = "baseline"
     kind: str = "steerable"
     orientations: int = 16
-    reflections: bool = False
-    restrict_after: int = 0
     width: float = 1.0
     basis: str = "bandlimited"
     init: str = "coeff"
     engine: str = "auto"
     dropout: float = 0.3
+    reflections: bool = False
+    restrict_after: int = 0
 
     def __post_init__(self) -> None:
         """Check the choices; basis, init and engine are checked where the layers are made."""

@@ -7,7 +7,7 @@ space and orientations, three fully connected layers with batch norm, and dropou
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from torch import nn
 
@@ -107,7 +107,7 @@ def steerable_classifier(
     """
     check_restriction(restrict_after, reflections, len(sizes.channels))
     layers = zip((in_channels, *sizes.channels), sizes.channels, sizes.kernel_sizes, strict=False)
-    options = {"padding": "same", "basis": basis, "init": init, "engine": engine}
+    options: dict[str, Any] = {"padding": "same", "basis": basis, "init": init, "engine": engine}
     blocks: list[nn.Module] = []
     for index, (inputs, outputs, kernel_size) in enumerate(layers):
         mirrored = reflections and (not restrict_after or index < restrict_after)
