@@ -73,7 +73,8 @@ def load_r2conv(
     Args:
         source: an R2Conv between regular fields of C_Λ or D_Λ, or from trivial ones, which gives a `LiftConv2d`. Or
             filters (Ĉ·Λ, C·Λ, s, s), or (Ĉ·Λ, C, s, s) of trivial fields, such as the weight of what
-        `R2Conv.export()` makes. orientations: Λ, to be given with filters.
+            `R2Conv.export()` makes.
+        orientations: Λ, to be given with filters.
         lift: whether filters take images, that is trivial fields; to be given with filters if so.
         reflections: whether filters are those of D_Λ, (Ĉ·2Λ, C·2Λ, s, s); to be given with filters if so.
         bias: of the filters, (Ĉ·Λ,) or (Ĉ,).

@@ -52,7 +52,8 @@ def matching_width(
 
     `orientations` is the number of maps for each channel, Λ or with reflections 2Λ. `steerable` and `plain` build the
     two models, the second for a given factor. They are built without memory, on the meta device, only to count
-    parameters."""
+    parameters.
+    """
     if match not in MATCHES:
         raise ValueError(f"unknown match {match!r}, choose one of {list(MATCHES)}")
     if match == "channels":

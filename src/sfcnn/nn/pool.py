@@ -61,23 +61,23 @@ class OrientedResponse(NamedTuple):
 class OrientationReadout(nn.Module):
     """The pooled response and its angle, at every pixel. Rotating the input by φ adds φ to the angle.
 
-        "argmax": the largest response and the orientation θ_a where it is.
-        "soft": weights p_a = softmax_a(ζ_a / temperature); the response is Σ_a p_a ζ_a and the angle the circular mean
-            arg(Σ_a p_a e^{inθ_a}) / n. Both are differentiable.
+    "argmax": the largest response and the orientation θ_a where it is.
+    "soft": weights p_a = softmax_a(ζ_a / temperature); the response is Σ_a p_a ζ_a and the angle the circular mean
+        arg(Σ_a p_a e^{inθ_a}) / n. Both are differentiable.
 
-        Shapes: features (B, C, Λ, H, W) → response and angle, each (B, C, H, W).
+    Shapes: features (B, C, Λ, H, W) → response and angle, each (B, C, H, W).
 
-        Args:
-            kind: "argmax" or "soft".
-            temperature: of the soft weights; small values come close to the maximum.
-            symmetry: n, by how many turns in a circle the structure looks the same: 1 for arrows, 2 for lines and fibres,
-                whose direction is known up to 180°. The angle lies in [0, 2π/n).
-            reflections: whether features have mirrored orientations, (B, C, 2Λ, H, W). Orientation r_θ m has the angle
-                θ + π: the mirror takes an arrow at θ to one at π − θ, and with this rule the angle that is read out
-    likewise.
-        >>> response, angle = OrientationReadout("soft", symmetry=2)(torch.randn(2, 8, 16, 5, 5))
-        >>> angle.shape
-        torch.Size([2, 8, 5, 5])
+    Args:
+        kind: "argmax" or "soft".
+        temperature: of the soft weights; small values come close to the maximum.
+        symmetry: n, by how many turns in a circle the structure looks the same: 1 for arrows, 2 for lines and fibres,
+            whose direction is known up to 180°. The angle lies in [0, 2π/n).
+        reflections: whether features have mirrored orientations, (B, C, 2Λ, H, W). Orientation r_θ m has the angle
+            θ + π: as the mirror takes an arrow at θ to one at π − θ, it takes the angle α that is read out to π − α.
+
+    >>> response, angle = OrientationReadout("soft", symmetry=2)(torch.randn(2, 8, 16, 5, 5))
+    >>> angle.shape
+    torch.Size([2, 8, 5, 5])
     """
 
     def __init__(
