@@ -12,6 +12,7 @@ An orientation r_θ m^s is mirrored first (if s = 1) and then turned, so that R_
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -147,9 +148,8 @@ def equivariance_error(
     """
     if inputs.dim() not in (4, 5):
         raise ValueError(f"inputs must be images (B, C, H, W) or features (B, C, Λ, H, W), got {tuple(inputs.shape)}")
-    action = {"angle": angle, "mode": mode, "reflections": reflections, "mirror": mirror}
-    expected = _act(net(inputs), **action)
-    actual = net(_act(inputs, **action))
+    act = partial(_act, angle=angle, mode=mode, reflections=reflections, mirror=mirror)
+    expected, actual = act(net(inputs)), net(act(inputs))
     if radius is not None and expected.dim() >= 4:
         expected, actual = _central_disk(expected, radius), _central_disk(actual, radius)
     scale = torch.linalg.vector_norm(expected)

@@ -87,7 +87,6 @@ def restrict(
         raise ValueError(f"restrict expects features of shape (B, C, Λ, H, W), got {tuple(features.shape)}")
     options = {"reflections": reflections, "keep_reflections": keep_reflections}
     index = coset_indices(features.shape[2], orientations, **options)
-    order = index.flatten()
-    if not torch.equal(order, torch.arange(len(order))):
-        features = features.index_select(2, order.to(features.device))
+    if orientations not in (None, split_orientations(features.shape[2], reflections)):  # else they are in order
+        features = features.index_select(2, index.flatten().to(features.device))
     return features.unflatten(2, tuple(index.shape)).flatten(1, 2)

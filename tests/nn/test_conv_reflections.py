@@ -182,3 +182,13 @@ def test_restriction_keeps_rotations_and_gives_up_mirrors() -> None:
     pooled = nn.Sequential(net, nn.AdaptiveMaxPool3d(1), nn.Flatten())
     assert equivariance_error(pooled, images, 0.0, mirror=True) > 1e-3
     assert repr(net[1]) == "Restrict(orientations=4, reflections=True)"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_torch_compile_in_one_graph(engine: str) -> None:
+    options: dict[str, Any] = {"reflections": True, "engine": engine, "dtype": torch.float64}
+    net = nn.Sequential(LiftConv2d(1, 2, 3, 2, **options), Restrict(1, reflections=True, keep_reflections=True))
+    net.append(GroupConv2d(4, 2, 3, 1, **options))
+    images = torch.randn(2, 1, 8, 8, dtype=torch.float64)
+    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(images), net(images))
