@@ -10,7 +10,9 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -60,17 +62,19 @@ def main() -> None:
     for channels, size, orientations, batch, side in SHAPES:
         features = torch.randn(batch, channels, 2 * orientations, side, side)
         maps = features.unflatten(2, (2, orientations)).flatten(1, 2)
-        options = {"padding": "same", "bias": False}
+        options: dict[str, Any] = {"padding": "same", "bias": False}
         mirrored = GroupConv2d(channels, channels, size, orientations, reflections=True, **options)
         plain = GroupConv2d(2 * channels, 2 * channels, size, orientations, **options)
         for name, work in (("step", step), ("evaluation", evaluation)):
             for layer in (mirrored, plain):
                 layer.train(name == "step").requires_grad_(name == "step")
-            found = ratio([lambda: work(mirrored, features), lambda: work(plain, maps)], arguments.seconds)
+            found = ratio([partial(work, mirrored, features), partial(work, plain, maps)], arguments.seconds)
             row = {"channels": channels, "kernel": size, "orientations": orientations, "batch": batch, "side": side}
             rows.append({**row, "work": name, "d_ms": found[0], "c_ms": found[1], "ratio": found[2]})
-            print(f"D_{orientations}, {channels} channels, {size}×{size}, {batch}×{side}×{side}, {name}: "
-                  f"{found[0]:.1f} ms, C_{orientations} of {2 * channels}: {found[1]:.1f} ms, ratio {found[2]:.3f}")  # fmt: skip
+            print(
+                f"D_{orientations}, {channels} channels, {size}×{size}, {batch}×{side}×{side}, {name}: "
+                f"{found[0]:.1f} ms, C_{orientations} of {2 * channels}: {found[1]:.1f} ms, ratio {found[2]:.3f}"
+            )
     if arguments.out:
         write_json(arguments.out, {"rows": rows, **provenance()})
 

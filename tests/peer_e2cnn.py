@@ -24,7 +24,7 @@ class _Numpy:
         return np.array(value, *arguments, copy=copy or None, **options)
 
 
-# Without these two e2cnn 0.2.3 cannot solve the constraints of reflections with numpy 2, which has no `tostring` either.
+# Without these two e2cnn 0.2.3 cannot solve the constraints of reflections with numpy 2, which has no `tostring`.
 e2cnn_kernels.np = _Numpy()
 for _name in ("R2FlipsSolution", "R2FlipsContinuousRotationsSolution", "R2FlipsDiscreteRotationsSolution"):
     getattr(e2cnn_solutions, _name).__hash__ = lambda self: hash((self.in_irrep, self.out_irrep))

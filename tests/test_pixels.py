@@ -112,5 +112,5 @@ def test_other_angles_are_refused() -> None:
         GroupConv2d(1, 1, 3, 8, basis="pixels")
     with pytest.raises(ValueError, match=message):
         steer(torch.randn(9), "pixels", 3, [0.1])
-    with pytest.raises(ValueError, match="sigma > 0, got radius 1.0 and sigma 0"):
+    with pytest.raises(ValueError, match=r"sigma > 0, got radius 1\.0 and sigma 0"):
         Basis((0.0, 1.0), (0.5, 0.0), (0, 4))

@@ -3,15 +3,16 @@
     ρ_φ I(x) = I(ρ_{−φ} x)                    on images: turn the picture counter-clockwise by φ
     R_φ ζ(x, θ) = ρ_φ ζ(x, θ − φ)             on features: turn every map and shift the orientations by φ
     m I(x, y) = I(−x, y)                      on images: exchange left and right
-    M ζ(x, r_θ m^s) = m ζ(x, r_{−θ} m^{1−s})  on features with reflections: mirror every map, exchange the halves of the
-                                              orientations and reverse each, since m r_θ = r_{−θ} m
+    M ζ(x, r_θ m^s) = m ζ(x, r_{−θ} m^{1−s})  on features with reflections: mirror every map, exchange the halves of
+                                              the orientations and reverse each, since m r_θ = r_{−θ} m
 
-An orientation r_θ m^s is mirrored first (if s = 1) and then turned, so that R_φ shifts both halves alike. Multiples of 90°
-and the mirror move pixels onto pixels and are exact. Other angles resample the map.
+An orientation r_θ m^s is mirrored first (if s = 1) and then turned, so that R_φ shifts both halves alike. Multiples of
+90° and the mirror move pixels onto pixels and are exact. Other angles resample the map.
 """
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -132,7 +133,7 @@ def equivariance_error(
 ) -> float:
     """‖f(ρ_φ x) − ρ_φ f(x)‖₂ / ‖ρ_φ f(x)‖₂: 0 for a network f that commutes with the rotation by φ.
 
-    With `mirror` it is ‖f(ρ_φ m x) − ρ_φ m f(x)‖₂ / ‖ρ_φ m f(x)‖₂: input and output are mirrored before they are turned.
+    With `mirror` it is ‖f(ρ_φ m x) − ρ_φ m f(x)‖₂ / ‖ρ_φ m f(x)‖₂: input and output are mirrored, then turned.
 
     Args:
         net: a layer or network in eval mode. Its input may be images (B, C, H, W) or features (B, C, Λ, H, W), its
@@ -147,9 +148,8 @@ def equivariance_error(
     """
     if inputs.dim() not in (4, 5):
         raise ValueError(f"inputs must be images (B, C, H, W) or features (B, C, Λ, H, W), got {tuple(inputs.shape)}")
-    action = {"angle": angle, "mode": mode, "reflections": reflections, "mirror": mirror}
-    expected = _act(net(inputs), **action)
-    actual = net(_act(inputs, **action))
+    act = partial(_act, angle=angle, mode=mode, reflections=reflections, mirror=mirror)
+    expected, actual = act(net(inputs)), net(act(inputs))
     if radius is not None and expected.dim() >= 4:
         expected, actual = _central_disk(expected, radius), _central_disk(actual, radius)
     scale = torch.linalg.vector_norm(expected)

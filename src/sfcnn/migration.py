@@ -1,14 +1,14 @@
 """Filters of e2cnn and escnn in layers of this library: an R2Conv becomes a layer with the same output.
 
-Both libraries expand an R2Conv between regular fields of C_Λ or D_Λ to a filter bank F for `conv2d`, and so do our layers
-(§3.2), from weights w of atoms ψ:
+Both libraries expand an R2Conv between regular fields of C_Λ or D_Λ to a filter bank F for `conv2d`, and so do our
+layers (§3.2), from weights w of atoms ψ:
 
     lift    F_ĉc(θ) = ρ_θ Ψ_ĉc                Ψ_ĉc = Σ_q w_ĉcq ψ_q
     group   F_ĉc(θ, φ) = ρ_φ Ψ_ĉc(θ − φ)      Ψ_ĉc(d) = Σ_q w_ĉcq(d) ψ_q
 
 With the atoms in all orientations side by side, A_q = (ρ_φ ψ_q)_φ, each filter and each relative orientation d is a
-system of linear equations of its own, w_ĉc(d) A = (F_ĉc(φ + d, φ))_φ, solved by least squares. With reflections all this
-holds for the elements h and e of D_Λ in the place of φ and d (`sfcnn.ops.reflections`). The solution is exact
+system of linear equations of its own, w_ĉc(d) A = (F_ĉc(φ + d, φ))_φ, solved by least squares. With reflections,
+elements h and e of D_Λ take the place of φ and d (`sfcnn.ops.reflections`). The solution is exact
 where the filters lie in the span of the atoms, that is where rings and band limits allow, and what is left over tells
 how much the layers differ where they do not.
 
@@ -71,8 +71,9 @@ def load_r2conv(
     `.unflatten(1, (C, Λ))` here, and with reflections `.unflatten(1, (C, 2Λ))`.
 
     Args:
-        source: an R2Conv between regular fields of C_Λ or D_Λ, or from trivial ones, which gives a `LiftConv2d`. Or filters
-            (Ĉ·Λ, C·Λ, s, s), or (Ĉ·Λ, C, s, s) of trivial fields, such as the weight of what `R2Conv.export()` makes.
+        source: an R2Conv between regular fields of C_Λ or D_Λ, or from trivial ones, which gives a `LiftConv2d`. Or
+            filters (Ĉ·Λ, C·Λ, s, s), or (Ĉ·Λ, C, s, s) of trivial fields, such as the weight of what
+            `R2Conv.export()` makes.
         orientations: Λ, to be given with filters.
         lift: whether filters take images, that is trivial fields; to be given with filters if so.
         reflections: whether filters are those of D_Λ, (Ĉ·2Λ, C·2Λ, s, s); to be given with filters if so.
@@ -189,7 +190,7 @@ def _read_layer(layer: Any) -> _Source:
 
 
 def _symmetry(space: Any) -> tuple[int, bool]:
-    """Λ and whether there are reflections, if the group of a space of e2cnn or escnn is C_Λ or D_Λ and acts on the plane."""
+    """Λ and whether there are reflections, if the group of a space of e2cnn or escnn is C_Λ or D_Λ on the plane."""
     order, kind = int(space.fibergroup.order()), type(space.fibergroup).__name__
     axis = getattr(space, "axis", None)
     # Mirror images alone are a group of two elements as well. escnn tells the number of rotations, e2cnn has a name.
@@ -207,8 +208,8 @@ def _symmetry(space: Any) -> tuple[int, bool]:
     if axis is None or not math.isclose(axis, math.pi / 2, abs_tol=1e-6):
         told = "does not tell its axis of reflection" if axis is None else f"mirrors at {math.degrees(axis):g}°"
         raise ValueError(
-            f"the space {space.name} of the R2Conv {told}, expected 90°, left and right exchanged: if it does that, pass "
-            "its filters, with orientations and reflections=True"
+            f"the space {space.name} of the R2Conv {told}, expected 90°, left and right exchanged: if it does that, "
+            "pass its filters, with orientations and reflections=True"
         )
     return order // 2, True
 

@@ -3,7 +3,7 @@
 A filter of s × s free pixels is a filter of s² orthonormal atoms that turn by phases as circular harmonics do. The
 centre is an atom by itself. The others form shells of 8 pixels that quarter turns and the mirror φ → π − φ map onto
 themselves: (±x, ±y) and (±y, ±x) for 0 < y < x, and for y = 0 the four on the axes together with the four corners
-(±x, ±x). Let σ = ±1 tell the two orbits of quarter turns in a shell apart. Its atoms are, with values on the shell only,
+(±x, ±x). Let σ = ±1 tell the two orbits of quarter turns in a shell apart. Its atoms are, and are 0 outside it,
 
     1,  e^{iφ},  e^{2iφ},  σ,  σ e^{iφ}      (in shells with y > 0, i σ e^{iφ})
 
@@ -46,7 +46,7 @@ def pixel_mirror_signs(kernel_size: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=16)
 def pixel_atoms(kernel_size: int) -> Tensor:
-    """The atoms as complex filters whose real and negative imaginary parts are orthonormal: complex128 (atoms, s, s)."""
+    """The atoms as complex filters, whose real and imaginary parts are orthonormal: complex128 (atoms, s, s)."""
     half = kernel_size // 2
     axis = torch.arange(-half, half + 1, device="cpu")
     y, x = torch.meshgrid(-axis, axis, indexing="ij")

@@ -1,14 +1,14 @@
 """The table of a group, and restriction to a subgroup: the same features, seen as those of fewer elements.
 
-A group G splits into cosets of its subgroup H, G = ⋃_t Ht, and H acts on each of them as on itself. Features ζ_c(g) on G
-are therefore |G| / |H| times as many channels of features on H, (c, t) ↦ ζ_c(ht), and no number is lost:
+A group G splits into cosets of its subgroup H, G = ⋃_t Ht, and H acts on each of them as on itself. Features ζ_c(g) on
+G are therefore |G| / |H| times as many channels of features on H, (c, t) ↦ ζ_c(ht), and no number is lost:
 
     D_Λ → C_Λ      t = 1, m              (B, C, 2Λ, H, W) → (B, 2C, Λ, H, W)
     C_Λ → C_Λ'     t = r^j, j < Λ/Λ'     (B, C, Λ, H, W)  → (B, C·Λ/Λ', Λ', H, W)
     D_Λ → D_Λ'     t = r^j, j < Λ/Λ'     (B, C, 2Λ, H, W) → (B, C·Λ/Λ', 2Λ', H, W)
 
-Λ' must divide Λ. Layers after it are equivariant to the subgroup only: a network may know more symmetries of small parts
-of an image than of the whole.
+Λ' must divide Λ. Layers after it are equivariant to the subgroup only: a network may know more symmetries of small
+parts of an image than of the whole.
 """
 
 import torch
@@ -87,7 +87,6 @@ def restrict(
         raise ValueError(f"restrict expects features of shape (B, C, Λ, H, W), got {tuple(features.shape)}")
     options = {"reflections": reflections, "keep_reflections": keep_reflections}
     index = coset_indices(features.shape[2], orientations, **options)
-    order = index.flatten()
-    if not torch.equal(order, torch.arange(len(order))):
-        features = features.index_select(2, order.to(features.device))
+    if orientations not in (None, split_orientations(features.shape[2], reflections)):  # else they are in order
+        features = features.index_select(2, index.flatten().to(features.device))
     return features.unflatten(2, tuple(index.shape)).flatten(1, 2)

@@ -11,6 +11,7 @@ from sfcnn import GroupConv2d, LiftConv2d, Restrict, assert_equivariant, equivar
 from sfcnn.nn import conv
 from sfcnn.ops import ENGINES
 from sfcnn.ops.cost import Problem
+from sfcnn.ops.reflections import expand_group_weight
 
 
 def exact_angles(orientations: int) -> list[float]:
@@ -47,7 +48,7 @@ def test_other_angles_cost_sampling_only() -> None:
         torch.manual_seed(0)
         options: dict[str, Any] = {"reflections": reflections, "padding": "same"}
         net = nn.Sequential(LiftConv2d(1, 8, 7, 8, **options), nn.ReLU(), GroupConv2d(8, 8, 5, 8, **options)).eval()
-        actions = {"radius": 10, "reflections": reflections}
+        actions: dict[str, Any] = {"radius": 10, "reflections": reflections}
         errors.append(equivariance_error(net, images, math.pi / 4, **actions))
         if reflections:
             errors.append(equivariance_error(net, images, math.pi / 4, mirror=True, **actions))
@@ -67,7 +68,7 @@ class _Forward(GroupConv2d):
 
     def _prepare(self, engine: Any) -> Tensor:
         order = torch.tensor([0, *range(self.orientations - 1, 0, -1)])
-        weight = conv.expand_group_weight(self.weight, self.mirror).clone()
+        weight = expand_group_weight(self.weight, self.mirror).clone()
         weight[:, 1::2] = weight[:, 1::2, order]
         return engine.group_kernel(weight, self._atoms())
 
@@ -106,13 +107,18 @@ def test_gradients(engine: str, basis: str) -> None:
         result: Tensor = torch.func.functional_call(group, dict(zip(names, second, strict=True)), features)
         return result
 
-    parameters = [p for layer in (lift, group) for p in (layer.weight, layer.bias)]
+    parameters = [parameter for layer in (lift, group) for parameter in layer.parameters()]  # weight, bias
     assert torch.autograd.gradcheck(net, (images, *parameters))
 
 
-def test_engines_agree_and_auto_sees_the_true_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_sees_the_true_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Problem] = []
-    monkeypatch.setattr(conv, "fastest_engine", lambda problem, *rest: seen.append(problem) or "atomic")
+
+    def choose(problem: Problem, *rest: bool) -> str:
+        seen.append(problem)
+        return "atomic"
+
+    monkeypatch.setattr(conv, "fastest_engine", choose)
     layer = GroupConv2d(3, 5, 5, 4, reflections=True, padding="same")
     layer(torch.randn(2, 3, 8, 9, 9))
     assert (seen[0].in_channels, seen[0].out_channels, seen[0].orientations) == (6, 10, 4)
@@ -176,3 +182,13 @@ def test_restriction_keeps_rotations_and_gives_up_mirrors() -> None:
     pooled = nn.Sequential(net, nn.AdaptiveMaxPool3d(1), nn.Flatten())
     assert equivariance_error(pooled, images, 0.0, mirror=True) > 1e-3
     assert repr(net[1]) == "Restrict(orientations=4, reflections=True)"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_torch_compile_in_one_graph(engine: str) -> None:
+    options: dict[str, Any] = {"reflections": True, "engine": engine, "dtype": torch.float64}
+    net = nn.Sequential(LiftConv2d(1, 2, 3, 2, **options), Restrict(1, reflections=True, keep_reflections=True))
+    net.append(GroupConv2d(4, 2, 3, 1, **options))
+    images = torch.randn(2, 1, 8, 8, dtype=torch.float64)
+    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(images), net(images))

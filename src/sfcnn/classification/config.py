@@ -39,9 +39,6 @@ class ModelConfig:
         kind: "steerable", or a plain CNN that matches it: "plain-channels", "plain-effective-channels",
             "plain-parameters"
         orientations: Λ
-        reflections: whether the class of a mirror image is the same
-        restrict_after: the convolution after which reflections are given up, 0 for none: strokes of digits may be
-            mirrored, digits may not
         width: a factor on the channels of all convolutions
         basis: preset of the atoms: "bandlimited", "averaged", "paper", or "pixels" (for 1, 2 or 4 orientations)
         init: scheme of the initial weights
@@ -50,19 +47,22 @@ class ModelConfig:
         padding: which convolutions keep the size of maps: "same" for all of them, "inner" for all but the first and the
             last, as the paper's first author later built the benchmark network; "auto" is "inner" for "benchmark" and
             "same" for "baseline". A run keeps which of the two it is
+        reflections: whether the class of a mirror image is the same
+        restrict_after: the convolution after which reflections are given up, 0 for none: strokes of digits may be
+            mirrored, digits may not
     """
 
     network: str = "baseline"
     kind: str = "steerable"
     orientations: int = 16
-    reflections: bool = False
-    restrict_after: int = 0
     width: float = 1.0
     basis: str = "bandlimited"
     init: str = "coeff"
     engine: str = "auto"
     dropout: float = 0.3
     padding: str = "auto"
+    reflections: bool = False
+    restrict_after: int = 0
 
     def __post_init__(self) -> None:
         """Check the choices; basis, init and engine are checked where the layers are made."""

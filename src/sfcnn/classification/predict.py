@@ -129,7 +129,7 @@ def predict(
     multiple of 4, and else as well as the image is sampled.
 
     With reflections the half of the orientations is taken, plain or mirrored, that has the largest r, and a mirrored
-    orientation θ_a counts as θ_a + π, as in `OrientationReadout`: mirroring the image then takes its orientation θ to π − θ.
+    orientation θ_a counts as θ_a + π, as in `OrientationReadout`: mirroring the image takes its orientation θ to π − θ.
 
     Its zero is the network's own: only differences between images of one class mean something. Three samples at least
     make a parabola, so for Λ ≤ 2, as for a plain CNN, there is no orientation.

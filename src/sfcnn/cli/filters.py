@@ -21,7 +21,7 @@ def parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "--basis",
-        help="preset of atoms: bandlimited (default), averaged, paper or pixels; only for weights that do not name theirs",
+        help="bandlimited (default), averaged, paper or pixels; only for weights that do not name theirs",
     )
     parser.add_argument("--kernel-size", type=int, help="side of the grid, odd (default 9, or what the weights have)")
     parser.add_argument("--orientations", type=int, help="number of rotations to draw (default 16, or the weights')")

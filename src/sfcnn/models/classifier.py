@@ -11,7 +11,7 @@ first author built it later, and it is half the work.
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from torch import nn
 
@@ -142,7 +142,7 @@ def steerable_classifier(
     """
     check_restriction(restrict_after, reflections, len(sizes.channels))
     layers = zip((in_channels, *sizes.channels), sizes.channels, sizes.kernel_sizes, strict=False)
-    options = {"basis": basis, "init": init, "engine": engine}
+    options: dict[str, Any] = {"basis": basis, "init": init, "engine": engine}
     blocks: list[nn.Module] = []
     paddings = _paddings(padding, len(sizes.channels))
     for index, ((inputs, outputs, kernel_size), how) in enumerate(zip(layers, paddings, strict=True)):

@@ -52,8 +52,9 @@ def matching_width(
 ) -> float:
     """The factor on a plain twin's channels that makes it match its steerable network as `match` says.
 
-    `orientations` is the number of maps for each channel, Λ or with reflections 2Λ. `steerable` and `plain` build the two
-    models, the second for a given factor. They are built without memory, on the meta device, only to count parameters.
+    `orientations` is the number of maps for each channel, Λ or with reflections 2Λ. `steerable` and `plain` build the
+    two models, the second for a given factor. They are built without memory, on the meta device, only to count
+    parameters.
     """
     if match not in MATCHES:
         raise ValueError(f"unknown match {match!r}, choose one of {list(MATCHES)}")

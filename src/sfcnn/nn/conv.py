@@ -19,9 +19,9 @@ class LiftConv2d(SteerableConv2d):
     The filters are Ψ_ĉc = Re Σ_jk w_ĉcjk ψ_jk, learned by their weights. Rotating the image rotates the features
     and shifts their orientations: L(ρ_φ I) = R_φ L(I).
 
-    With `reflections` each filter is applied mirrored as well, y_ĉ(x, g) = Σ_c (I_c ∗ gΨ_ĉc)(x) + β_ĉ for all g = r_θ and
-    r_θ m of the group D_Λ, where m exchanges left and right. Mirroring the image then mirrors the features, exchanges
-    the two halves of their orientations and reverses each (`reflect_features`).
+    With `reflections` each filter is applied mirrored as well, y_ĉ(x, g) = Σ_c (I_c ∗ gΨ_ĉc)(x) + β_ĉ for all g = r_θ
+    and r_θ m of the group D_Λ, where m exchanges left and right. Mirroring the image then mirrors the features,
+    exchanges the two halves of their orientations and reverses each (`reflect_features`).
 
     Shapes: images (B, C, H, W) → features (B, Ĉ, Λ, H', W'), with reflections (B, Ĉ, 2Λ, H', W'), of which the second
     half are the mirrored orientations; weight (Ĉ, C, Q), bias (Ĉ,).
@@ -134,8 +134,9 @@ class GroupConv2d(SteerableConv2d):
         return resolve_engine(self._fastest(batch, height, width, self._learning()))
 
     def _problem(self, batch: int, height: int, width: int) -> Problem:
-        channels = (count * self.group_order // self.orientations for count in (self.in_channels, self.out_channels))
-        return Problem(batch, *channels, self.orientations, self.basis.size, height, width, self.geometry)
+        fold = self.group_order // self.orientations
+        shape = batch, fold * self.in_channels, fold * self.out_channels, self.orientations, self.basis.size
+        return Problem(*shape, height, width, self.geometry)
 
     def _fastest(self, batch: int, height: int, width: int, training: bool) -> str:
         """The name of the engine with the least predicted time."""

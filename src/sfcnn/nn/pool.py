@@ -72,8 +72,8 @@ class OrientationReadout(nn.Module):
         temperature: of the soft weights; small values come close to the maximum.
         symmetry: n, by how many turns in a circle the structure looks the same: 1 for arrows, 2 for lines and fibres,
             whose direction is known up to 180°. The angle lies in [0, 2π/n).
-        reflections: whether features have mirrored orientations, (B, C, 2Λ, H, W). Orientation r_θ m has the angle θ + π:
-            the mirror takes an arrow at θ to one at π − θ, and with this rule the angle that is read out likewise.
+        reflections: whether features have mirrored orientations, (B, C, 2Λ, H, W). Orientation r_θ m has the angle
+            θ + π: as the mirror takes an arrow at θ to one at π − θ, it takes the angle α that is read out to π − α.
 
     >>> response, angle = OrientationReadout("soft", symmetry=2)(torch.randn(2, 8, 16, 5, 5))
     >>> angle.shape

@@ -1,7 +1,7 @@
 """Layers on D_Λ, rotations and reflections, as layers on C_Λ with twice the channels and tied weights.
 
-An element of D_Λ mirrors and then turns, g = r_θ m^s with s = 0 or 1; m r_θ = r_{−θ} m. The layers are those of C_Λ with
-sums over the larger group,
+An element of D_Λ mirrors and then turns, g = r_θ m^s with s = 0 or 1; m r_θ = r_{−θ} m. The layers are those of C_Λ
+with sums over the larger group,
 
     lift    y_ĉ(g) = Σ_c I_c ∗ gΨ_ĉc          group   y_ĉ(g) = Σ_c Σ_h ζ_c(h) ∗ hΨ_ĉc(h⁻¹g)
 
@@ -11,8 +11,8 @@ With h = r_φ m^u, relative orientations are h⁻¹g = r_{(−1)^u (θ−φ)} m^
     group   y_ĉs(θ) = Σ_cu Σ_φ ζ_cu(φ) ∗ ρ_φ Ψ'_ĉscu(θ−φ),   Ψ'_ĉscu(d) = m^u Ψ_ĉc((−1)^u d, s+u)
 
 are layers of C_Λ between channels (c, u) and (ĉ, s). On real atoms m is a sign each (`Basis.mirror_signs`): nothing but
-the weights has to be written out, and every engine computes it. Features (B, C, 2Λ, H, W) of D_Λ and (B, 2C, Λ, H, W) of
-C_Λ are the same numbers in the same order.
+the weights has to be written out, and every engine computes it. Features (B, C, 2Λ, H, W) of D_Λ and
+(B, 2C, Λ, H, W) of C_Λ are the same numbers in the same order.
 """
 
 import torch

@@ -24,7 +24,6 @@ class UNetConfig:
         kind: "steerable", or a plain U-Net that matches it: "plain-channels", "plain-effective-channels",
             "plain-parameters"
         orientations: Λ
-        reflections: whether the membranes of a mirror image are the mirrored ones
         channels: filters of the first level
         levels: of resolution
         input_kernel_size: of the first convolution
@@ -35,11 +34,11 @@ class UNetConfig:
         basis: preset of the atoms
         init: scheme of the initial weights
         engine: how convolutions are computed
+        reflections: whether the prediction for a mirror image is the mirrored prediction
     """
 
     kind: str = "steerable"
     orientations: int = 17
-    reflections: bool = False
     channels: int = 12
     levels: int = 5
     input_kernel_size: int = 11
@@ -50,6 +49,7 @@ class UNetConfig:
     basis: str = "bandlimited"
     init: str = "coeff"
     engine: str = "auto"
+    reflections: bool = False
 
     def __post_init__(self) -> None:
         """Check the choices and the levels; other sizes are checked where the network is made."""
