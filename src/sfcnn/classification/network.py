@@ -1,18 +1,30 @@
 """From settings to a network."""
 
+from collections import OrderedDict
 from dataclasses import replace
 
 from torch import nn
 
 from sfcnn.classification.config import ImagesConfig, ModelConfig
-from sfcnn.models import mnist_baseline, mnist_baseline_cnn
-from sfcnn.models.classifier import BASELINE, BENCHMARK, ClassifierSizes
+from sfcnn.models.classifier import BASELINE, BENCHMARK, ClassifierSizes, plain_twin, steerable_classifier
+from sfcnn.models.resnet import RESNET18, RESNET34, SMALL, ResNetSizes, resnet_twin, steerable_resnet
 from sfcnn.models.twins import scale_channels
+from sfcnn.models.views import ViewPool
+
+_SIZES: dict[str, ClassifierSizes | ResNetSizes] = {
+    "baseline": BASELINE,
+    "benchmark": BENCHMARK,
+    "resnet18": RESNET18,
+    "resnet34": RESNET34,
+    "small-resnet": SMALL,
+}
 
 
-def network_sizes(config: ModelConfig) -> ClassifierSizes:
-    """The sizes of a table of App. C.1 with all convolutions `width` times as wide."""
-    sizes = {"baseline": BASELINE, "benchmark": BENCHMARK}[config.network]
+def network_sizes(config: ModelConfig, side: int = 28) -> ClassifierSizes | ResNetSizes:
+    """The sizes of a network for images of `side` pixels, with all convolutions `width` times as wide."""
+    sizes = _SIZES[config.network]
+    if isinstance(sizes, ResNetSizes):
+        return sizes.wider(config.width).for_side(side)
     return replace(sizes, channels=tuple(scale_channels(channels, config.width) for channels in sizes.channels))
 
 
@@ -28,19 +40,25 @@ def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn
     images = images or ImagesConfig()
     if not images.class_names:
         raise ValueError("images.classes must name the classes of the folder: training writes them to config.yaml")
-    sizes, channels, classes = network_sizes(config), images.channels or 1, len(images.class_names)
+    sizes = network_sizes(config, images.side)
+    ends = {"in_channels": images.channels or 1, "classes": len(images.class_names), "dropout": config.dropout}
     if config.kind == "steerable":
-        return mnist_baseline(
-            config.orientations,
-            sizes,
-            in_channels=channels,
-            classes=classes,
-            basis=config.basis,
-            init=config.init,
-            engine=config.engine,
-            dropout=config.dropout,
-        )
+        layers = {"basis": config.basis, "init": config.init, "engine": config.engine}
+        if isinstance(sizes, ResNetSizes):
+            return steerable_resnet(sizes, config.orientations, **ends, **layers)  # type: ignore[arg-type]
+        return steerable_classifier(sizes, config.orientations, **ends, **layers)  # type: ignore[arg-type]
     match = config.kind.removeprefix("plain-")
-    return mnist_baseline_cnn(
-        match, config.orientations, sizes, in_channels=channels, classes=classes, dropout=config.dropout
+    if isinstance(sizes, ResNetSizes):
+        net = resnet_twin(sizes, config.orientations, match, **ends)  # type: ignore[arg-type]
+    else:
+        net = plain_twin(sizes, config.orientations, match, **ends)  # type: ignore[arg-type]
+    return _on_views(net, config) if config.views > 1 or config.mirrored_views else net
+
+
+def _on_views(net: nn.Sequential, config: ModelConfig) -> nn.Sequential:
+    """A plain classifier whose pooled features are those of several views of the image."""
+    features, pool, head = net.children()
+    pooled = ViewPool(
+        nn.Sequential(features, pool), config.views, mirrored=config.mirrored_views, pool=config.view_pool
     )
+    return nn.Sequential(OrderedDict({"features": pooled, "head": head}))
