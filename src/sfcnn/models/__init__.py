@@ -11,6 +11,7 @@ from sfcnn.models.classifier import (
     plain_classifier,
     steerable_classifier,
 )
+from sfcnn.models.convert import replace_convs
 from sfcnn.models.resnet import (
     RESNET18,
     RESNET34,
@@ -45,6 +46,7 @@ __all__ = [
     "plain_classifier",
     "plain_resnet",
     "plain_unet",
+    "replace_convs",
     "resnet_twin",
     "steerable_classifier",
     "steerable_resnet",
