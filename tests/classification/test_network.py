@@ -9,7 +9,7 @@ from sfcnn import assert_equivariant
 from sfcnn.classification.config import NETWORKS, ImagesConfig, ModelConfig
 from sfcnn.classification.network import build_network, network_sizes
 from sfcnn.models import count_parameters, mnist_baseline
-from sfcnn.models.classifier import BASELINE, BENCHMARK
+from sfcnn.models.classifier import BASELINE, BENCHMARK, ClassifierSizes
 from sfcnn.models.twins import KINDS
 from sfcnn.nn import GroupConv2d, LiftConv2d
 
@@ -22,6 +22,7 @@ def test_full_width_is_the_paper_s_table() -> None:
 @pytest.mark.parametrize("width", [0.001, 0.25, 0.5, 2.0])
 def test_width_scales_every_convolution_and_nothing_else(width: float) -> None:
     sizes = network_sizes(ModelConfig(width=width))
+    assert isinstance(sizes, ClassifierSizes)
     assert all(abs(ours - width * full) < 1 for ours, full in zip(sizes.channels, BASELINE.channels, strict=True))
     assert min(sizes.channels) >= 1
     assert (sizes.kernel_sizes, sizes.hidden) == (BASELINE.kernel_sizes, BASELINE.hidden)

@@ -1,5 +1,7 @@
 """Networks of PyTorch layers become equivariant, and what cannot is named, all of it at once."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -85,7 +87,7 @@ class Dense(nn.Module):
         return result
 
 
-NETWORKS = {
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "resnet": (ResNet, (2, 3, 33, 33)),  # 33 → 17 → 9 → 5: every stride ends where it began
     "vgg": (vgg, (2, 1, 16, 16)),
     "dense": (Dense, (2, 1, 12, 16)),
@@ -96,7 +98,7 @@ NETWORKS = {
 @pytest.mark.parametrize("pool", ["max", "mean"])
 def test_converted_networks_follow_quarter_turns(name: str, pool: str, dtype: torch.dtype) -> None:
     make, shape = NETWORKS[name]
-    plain: nn.Module = make().to(dtype)
+    plain = make().to(dtype)
     images = torch.rand(shape, dtype=dtype)
     net = replace_convs(plain, 4, orientation_pool=pool)
     assert type(net) is type(plain)

@@ -57,8 +57,8 @@ def _convolution(old: nn.Conv2d, orientations: int, lift: bool, layers: LayerOpt
     if reasons:
         raise NoCounterpartError("; ".join(reasons))
     layer = LiftConv2d if lift else GroupConv2d
-    place = {"device": old.weight.device, "dtype": old.weight.dtype}
-    return layer(old.in_channels, old.out_channels, orientations=orientations, **options, **place)
+    options |= {"device": old.weight.device, "dtype": old.weight.dtype}
+    return layer(old.in_channels, old.out_channels, orientations=orientations, **options)
 
 
 @singledispatch
@@ -74,7 +74,8 @@ def _batch_norm(old: nn.BatchNorm2d, orientations: int) -> nn.Module:
 
 @_on_features.register
 def _instance_norm(old: nn.InstanceNorm2d, orientations: int) -> nn.Module:
-    new = nn.InstanceNorm3d(old.num_features, old.eps, old.momentum, old.affine, old.track_running_stats)
+    momentum: Any = old.momentum
+    new = nn.InstanceNorm3d(old.num_features, old.eps, momentum, old.affine, old.track_running_stats)
     return _like(new, old)
 
 
@@ -115,8 +116,8 @@ def _average_pool(old: nn.AvgPool2d, orientations: int) -> nn.Module:
 def _adaptive_pool(old: nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d, orientations: int) -> nn.Module:
     _square(output_size=old.output_size)
     new = nn.AdaptiveAvgPool3d if isinstance(old, nn.AdaptiveAvgPool2d) else nn.AdaptiveMaxPool3d
-    size = old.output_size
-    return new((None, *((size, size) if isinstance(size, int) else size)))  # type: ignore[arg-type]
+    size: Any = old.output_size
+    return new((None, *((size, size) if isinstance(size, int) else size)))
 
 
 @_on_features.register
