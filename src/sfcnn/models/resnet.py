@@ -64,7 +64,7 @@ RESNET18 = ResNetSizes((16, 32, 64, 128), (2, 2, 2, 2))
 #: ResNet-34 with a quarter of its channels.
 RESNET34 = ResNetSizes((16, 32, 64, 128), (3, 4, 6, 3))
 #: For images of 28 to 96 pixels: three stages of two blocks, 13 convolutions.
-SMALL = ResNetSizes((16, 32, 64), (2, 2, 2), kernel_size=5, stem_halvings=0)
+SMALL = ResNetSizes((16, 32, 64), (2, 2, 2), stem_kernel_size=5, stem_halvings=0)
 
 
 class LayerOptions(TypedDict, total=False):
