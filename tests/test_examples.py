@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor, nn
 
-from sfcnn import LiftConv2d, OrientationPool, assert_equivariant
 from sfcnn.classification.digits import load_digits
 from sfcnn.cli import main
 from sfcnn.io.stacks import read_image
@@ -52,63 +50,6 @@ def test_the_u_net_takes_a_folder_of_images_of_any_size(tmp_path: Path, capsys: 
     assert [path.name for path in written] == ["0.png", "1.png", "2.png"]
     assert all(read_image(path).shape == (41, 41) for path in written)
     assert "% of the pixels of 2 are wrong" in capsys.readouterr().out
-
-
-class Bottleneck(nn.Module):
-    """A network with all that `replace_convolutions` replaces, and a layer that is used twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 4, 7, stride=2, padding=3, padding_mode="reflect")
-        self.norm = nn.BatchNorm2d(4, eps=1e-3, momentum=0.2)
-        self.act = nn.ELU()
-        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.narrow, self.wide = nn.Conv2d(4, 2, 1, bias=False), nn.Conv2d(2, 4, 3, padding="same", dilation=2)
-        self.twice = nn.Conv2d(4, 4, 3, padding=1)
-        self.again = self.twice
-        self.drop, self.average = nn.Dropout2d(0.25), nn.AvgPool2d(2)
-        self.end: nn.Module = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(4, 5))
-
-    def forward(self, images: Tensor) -> Tensor:
-        maps = self.pool(self.act(self.norm(self.stem(images))))
-        maps = maps + self.wide(self.narrow(maps))
-        maps = self.again(self.twice(maps))
-        logits: Tensor = self.end(self.average(self.drop(maps)))
-        return logits
-
-
-def test_convolutions_of_an_existing_network_are_replaced() -> None:
-    replace = example("replace_conv")["replace_convolutions"]
-    plain = Bottleneck()
-    net = replace(plain, 4)
-    net.end.insert(0, OrientationPool("max"))
-    images = torch.rand(2, 3, 29, 29)  # 29 → 15 → 8: each size halves exactly
-    assert net(images).shape == plain(images).shape == (2, 5)
-    net(images).sum().backward()
-    assert all(parameter.grad is not None for parameter in net.parameters())
-    assert_equivariant(net.eval(), images)
-    with pytest.raises(AssertionError):
-        assert_equivariant(plain.eval(), images)
-    kinds = {name: type(module).__name__ for name, module in net.named_children()}
-    assert list(kinds.values())[:2] == ["LiftConv2d", "BatchNorm3d"]
-    assert net.again is net.twice
-    assert (net.norm.eps, net.norm.momentum, net.drop.p) == (1e-3, 0.2, 0.25)
-    assert (net.stem.geometry.stride, net.stem.geometry.padding_mode, net.wide.geometry.dilation) == (2, "reflect", 2)
-    assert net.narrow.bias is None
-    assert isinstance(plain.stem, nn.Conv2d)  # the original is as it was
-
-
-def test_several_first_convolutions_can_be_named_and_others_are_refused() -> None:
-    replace = example("replace_conv")["replace_convolutions"]
-    net = replace(nn.ModuleDict({"left": nn.Conv2d(1, 2, 3), "right": nn.Conv2d(1, 2, 5)}), 4, first=("left", "right"))
-    assert all(isinstance(module, LiftConv2d) for module in net.values())
-    for layer, message in (
-        (nn.Conv2d(4, 4, 3, groups=2), "groups=2, expected 1"),
-        (nn.Conv2d(4, 4, (3, 5)), r"kernel_size=\(3, 5\), expected the same along both axes"),
-        (nn.Conv2d(4, 4, 4), "odd whole number"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            replace(nn.Sequential(layer), 4)
 
 
 def test_two_processes_print_the_losses_of_one(

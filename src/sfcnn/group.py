@@ -76,6 +76,15 @@ def reflect(maps: Tensor) -> Tensor:
     return maps.flip(-1)
 
 
+def ground(images: Tensor) -> Tensor:
+    """The median of each image's border, by channel: (B, C, H, W) → (B, C, 1, 1), zero for digits.
+
+    Rotations bring zeros in from outside. With the ground subtracted before and added after, they bring the ground in.
+    """
+    border = [images[..., 0, :], images[..., -1, :], images[..., 0], images[..., -1]]
+    return torch.cat(border, -1).median(-1).values[..., None, None]
+
+
 def rotate_features(features: Tensor, angle: float, mode: str = "bicubic", *, reflections: bool = False) -> Tensor:
     """R_φ: turn feature maps (B, C, Λ, H, W) by `angle`, a multiple of 2π/Λ, and shift their orientations with it.
 

@@ -1,14 +1,16 @@
 """Settings become the network they describe."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
+from sfcnn import assert_equivariant
 from sfcnn.classification.config import NETWORKS, ImagesConfig, ModelConfig
 from sfcnn.classification.network import build_network, network_sizes
 from sfcnn.models import count_parameters, mnist_baseline
-from sfcnn.models.classifier import BASELINE, BENCHMARK
+from sfcnn.models.classifier import BASELINE, BENCHMARK, ClassifierSizes
 from sfcnn.models.twins import KINDS
 from sfcnn.nn import GroupConv2d, LiftConv2d
 
@@ -21,6 +23,7 @@ def test_full_width_is_the_paper_s_table() -> None:
 @pytest.mark.parametrize("width", [0.001, 0.25, 0.5, 2.0])
 def test_width_scales_every_convolution_and_nothing_else(width: float) -> None:
     sizes = network_sizes(ModelConfig(width=width))
+    assert isinstance(sizes, ClassifierSizes)
     assert all(abs(ours - width * full) < 1 for ours, full in zip(sizes.channels, BASELINE.channels, strict=True))
     assert min(sizes.channels) >= 1
     assert (sizes.kernel_sizes, sizes.hidden) == (BASELINE.kernel_sizes, BASELINE.hidden)
@@ -120,3 +123,59 @@ def test_images_that_are_too_small_for_an_unpadded_network_are_refused() -> None
         ValueError, match=r"images of 27 pixels are too small: .* needs 28\. Set model\.padding to 'same'"
     ):
         build(27)
+
+
+CONVOLUTIONS = {"resnet18": 20, "resnet34": 36, "small-resnet": 15}  # convolutions, projections included
+
+
+@pytest.mark.parametrize("network", CONVOLUTIONS)
+@pytest.mark.parametrize("side", [28, 64, 128])
+def test_residual_networks_fit_the_size_of_the_images(network: str, side: int) -> None:
+    images = ImagesConfig("folder", size=side, channels=3, classes=("a", "b"))
+    net = build_network(ModelConfig(network=network, orientations=4, width=0.1), images).eval()
+    layers = [module for module in net.modules() if isinstance(module, LiftConv2d | GroupConv2d)]
+    assert len(layers) == CONVOLUTIONS[network]
+    maps = net.get_submodule("features")(torch.rand(1, 3, side, side))
+    assert min(maps.shape[-2:]) >= 3
+    assert net(torch.rand(1, 3, side, side)).shape == (1, 2)
+
+
+@pytest.mark.parametrize("network", ["baseline", "small-resnet"])
+@pytest.mark.parametrize("pool", ["max", "mean"])
+def test_plain_networks_on_views_are_invariant(network: str, pool: str) -> None:
+    model = ModelConfig(network=network, kind="plain-channels", orientations=4, width=0.2)
+    images = torch.rand(2, 1, 28, 28)
+    plain = build_network(model).eval()
+    net = build_network(replace(model, views=4, view_pool=pool)).eval()
+    assert count_parameters(net) == count_parameters(plain)
+    assert_equivariant(net, images)
+    with pytest.raises(AssertionError):
+        assert_equivariant(plain, images)
+    both = build_network(replace(model, views=4, mirrored_views=True)).eval()
+    torch.testing.assert_close(both(images), both(images.flip(-1)), atol=1e-5, rtol=1e-5)
+
+
+def test_views_are_for_plain_networks() -> None:
+    with pytest.raises(ValueError, match=r"views and mirrored_views are for plain networks: set kind to one of \['pla"):
+        ModelConfig(views=4)
+    with pytest.raises(ValueError, match="views must be a whole number from 1 to 360, got 0"):
+        ModelConfig(kind="plain-channels", views=0)
+    with pytest.raises(ValueError, match=r"view_pool must be one of|unknown view_pool"):
+        ModelConfig(kind="plain-channels", view_pool="sum")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_residual_networks_with_reflections(kind: str) -> None:
+    model = ModelConfig(network="small-resnet", kind=kind, orientations=4, width=0.2, reflections=True)
+    net, images = build_network(model).eval(), torch.rand(2, 1, 28, 28)
+    if kind == "steerable":
+        assert_equivariant(net, images, reflections=True)
+    else:
+        with pytest.raises(AssertionError):
+            assert_equivariant(net, images, reflections=True)
+
+
+@pytest.mark.parametrize("settings", [{"padding": "inner"}, {"reflections": True, "restrict_after": 2}])
+def test_residual_networks_pad_and_are_not_restricted(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="padding 'inner' and restrict_after are for the networks 'baseline' and"):
+        ModelConfig(network="resnet18", **settings)

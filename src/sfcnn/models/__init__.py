@@ -1,4 +1,4 @@
-"""The paper's networks and plain CNN twins to compare them with."""
+"""The paper's networks, residual networks, and plain CNN twins to compare them with."""
 
 from sfcnn.models.classifier import (
     BASELINE,
@@ -11,15 +11,31 @@ from sfcnn.models.classifier import (
     plain_classifier,
     steerable_classifier,
 )
+from sfcnn.models.convert import replace_convs
+from sfcnn.models.resnet import (
+    RESNET18,
+    RESNET34,
+    SMALL,
+    ResNetSizes,
+    plain_resnet,
+    resnet_twin,
+    steerable_resnet,
+)
 from sfcnn.models.twins import MATCHES, count_parameters
 from sfcnn.models.unet import UNet, membrane_unet, membrane_unet_cnn, plain_unet
+from sfcnn.models.views import ViewPool
 
 __all__ = [
     "BASELINE",
     "BENCHMARK",
     "MATCHES",
+    "RESNET18",
+    "RESNET34",
+    "SMALL",
     "ClassifierSizes",
+    "ResNetSizes",
     "UNet",
+    "ViewPool",
     "count_parameters",
     "membrane_unet",
     "membrane_unet_cnn",
@@ -28,6 +44,10 @@ __all__ = [
     "mnist_benchmark",
     "mnist_benchmark_cnn",
     "plain_classifier",
+    "plain_resnet",
     "plain_unet",
+    "replace_convs",
+    "resnet_twin",
     "steerable_classifier",
+    "steerable_resnet",
 ]

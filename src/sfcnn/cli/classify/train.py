@@ -19,6 +19,8 @@ def parser(prog: str) -> "SettingsParser":
         "For your own images, make a folder with one subfolder of images for each class.",
         (
             f"{prog} --images.dataset folder --images.path photos --images.augmentation continuous --out runs/photos",
+            f"{prog} --images.dataset folder --images.path photos --model.network resnet18 --model.orientations 8 \\",
+            "            --out runs/resnet",
             f"{prog} --images.dataset digits-rot --model.width 0.25 --model.orientations 4 --out runs/small \\",
             "            --optimization.epochs 2 --optimization.batch_size 20 --optimization.learning_rate 0.005",
             f"{prog} --out runs/small --resume --optimization.epochs 4",
