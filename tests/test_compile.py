@@ -28,7 +28,7 @@ NETWORKS: dict[str, Callable[[str], nn.Module]] = {
         4, ClassifierSizes((7, 5), (2, 3), (6,)), classes=3, dropout=0.0, engine=engine
     ),
     "mnist_benchmark": lambda engine: mnist_benchmark(
-        8, ClassifierSizes((9, 7, 5), (2, 2, 3), ()), classes=3, dropout=0.0, engine=engine
+        8, ClassifierSizes((9, 7, 5), (2, 2, 3), ()), classes=3, dropout=0.0, engine=engine, padding="same"
     ),
     "membrane_unet": lambda engine: membrane_unet(
         4, channels=2, levels=2, input_kernel_size=5, kernel_size=3, dropout=0.0, crop=2, engine=engine

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -30,3 +32,41 @@ def test_depth_dropout_and_options_arrive() -> None:
     assert all(conv.bias is None for conv in convolutions)
     with pytest.raises(ValueError, match="depth must be at least 1, got 0"):
         ResidualBlock(3, 5, 4, depth=0)
+
+
+def trained_block(dtype: torch.dtype, **options: Any) -> tuple[ConvBlock, torch.Tensor]:
+    """A block whose batch norm has statistics, scale and shift of its own, and an input for it."""
+    block = ConvBlock(3, 4, 5, 6, padding="same", dropout=0.3, **options).to(dtype)
+    channels = (3,) if options.get("lift") else (3, 12 if options.get("reflections") else 6)
+    inputs = torch.randn(4, *channels, 9, 10, dtype=dtype)
+    nn.init.normal_(block[1].weight)  # type: ignore[arg-type]
+    nn.init.normal_(block[1].bias)  # type: ignore[arg-type]
+    block(inputs)
+    return block.eval(), inputs
+
+
+@pytest.mark.parametrize("options", [{}, {"lift": True}, {"reflections": True}, {"engine": "spectral"}, {"bias": True}])
+def test_evaluation_in_one_pass_gives_the_same(options: dict[str, Any], dtype: torch.dtype) -> None:
+    block, inputs = trained_block(dtype, **options)
+    expected = block(inputs).detach()  # with gradients: layer after layer
+    with torch.no_grad():
+        assert block._is_one_pass(inputs)
+        found = block(inputs)
+    assert (expected == 0).any()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-12)
+
+
+@torch.no_grad()
+def test_what_is_watched_or_changed_runs_layer_after_layer() -> None:
+    block, inputs = trained_block(torch.float32)
+    seen: list[torch.Tensor] = []
+    handle = block[1].register_forward_hook(lambda module, inputs, output: seen.append(output))
+    assert block(inputs).equal(block[2](seen[0]))
+    handle.remove()
+    block[2] = nn.ELU()
+    assert (block(inputs) < 0).any()
+    block[2] = nn.ReLU()
+    block.train()
+    before = block[1].running_mean.clone()  # type: ignore[operator]
+    block(inputs)
+    assert not before.equal(block[1].running_mean)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from sfcnn import (
     LiftConv2d,
@@ -13,6 +14,7 @@ from sfcnn import (
     rotate,
     rotate_features,
 )
+from sfcnn.nn import SpatialMaxPool
 from sfcnn.steering import orientation_angles
 
 TURN = 2 * math.pi
@@ -125,3 +127,18 @@ def test_wrong_use_is_named() -> None:
     for module in (OrientationPool(), OrientationReadout()):
         with pytest.raises(ValueError, match=r"expects features of shape \(B, C, Λ, H, W\), got \(2, 3, 4, 5\)"):
             module(torch.zeros(2, 3, 4, 5))
+
+
+@pytest.mark.parametrize("size", [(6, 8), (7, 5), (2, 3)])
+def test_the_maximum_over_pixels_is_that_of_pytorch(size: tuple[int, int], dtype: torch.dtype) -> None:
+    features = torch.randn(2, 3, 4, *size, dtype=dtype)
+    features[0, 0, 0, 0, 0] = torch.nan
+    layer, reference = SpatialMaxPool(), nn.MaxPool3d((1, 2, 2))
+    with torch.no_grad():
+        found = layer(features)
+    torch.testing.assert_close(found, reference(features), rtol=0, atol=0, equal_nan=True)
+    given = features.nan_to_num().requires_grad_()
+    gradient = torch.autograd.grad(layer(given).sum(), given)[0]
+    assert gradient.equal(torch.autograd.grad(reference(given).sum(), given)[0])
+    with torch.no_grad(), pytest.raises(RuntimeError, match="too small"):
+        layer(features[..., :1])

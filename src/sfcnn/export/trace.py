@@ -21,10 +21,18 @@ from torch.fx.proxy import Attribute
 from torch.nn.utils.parametrize import is_parametrized
 
 from sfcnn.models.unet import Crop
-from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool, OrientationReadout, OrientedResponse, Restrict
+from sfcnn.nn import (
+    GroupConv2d,
+    LiftConv2d,
+    OrientationPool,
+    OrientationReadout,
+    OrientedResponse,
+    Restrict,
+    SpatialMaxPool,
+)
 
 #: The modules that are converted as a whole; all others of this package are made of them.
-LAYERS = (LiftConv2d, GroupConv2d, OrientationPool, OrientationReadout, Restrict, Crop)
+LAYERS = (LiftConv2d, GroupConv2d, OrientationPool, OrientationReadout, Restrict, SpatialMaxPool, Crop)
 
 #: What a subclass of a layer may define anew without changing what the layer computes, beside its constructor.
 _HARMLESS = ("extra_repr", "reset_parameters")

@@ -17,7 +17,7 @@ from torch import nn
 
 from sfcnn.harmonics import BasisLike
 from sfcnn.models.twins import PlainConvBlock, matching_width, scale_channels
-from sfcnn.nn import ConvBlock, OrientationPool, Restrict
+from sfcnn.nn import ConvBlock, OrientationPool, Restrict, SpatialMaxPool
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def steerable_classifier(
         blocks.append(ConvBlock(*shape, lift=not index, reflections=mirrored, padding=how, **options))
     global_pool = [OrientationPool("max"), nn.AdaptiveMaxPool2d(1)]
     head = _head(sizes.channels[-1], sizes.hidden, classes, dropout)
-    return _assemble(blocks, lambda: nn.MaxPool3d((1, 2, 2)), global_pool, head, restrict_after)
+    return _assemble(blocks, lambda: SpatialMaxPool(), global_pool, head, restrict_after)
 
 
 def check_restriction(restrict_after: int, reflections: bool, convolutions: int) -> None:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from sfcnn.harmonics import BasisLike
 from sfcnn.models.padding import margins, pad_by_reflection
 from sfcnn.models.twins import PlainConvBlock, PlainResidualBlock, matching_width, scale_channels
-from sfcnn.nn import ConvBlock, OrientationPool, ResidualBlock
+from sfcnn.nn import ConvBlock, OrientationPool, ResidualBlock, SpatialMaxPool
 
 
 class Crop(nn.Module):
@@ -196,7 +196,7 @@ def membrane_unet(
         ConvBlock(in_channels, channels, input_kernel_size, orientations, lift=True, padding="same", **options),
         conv,
         residual,
-        nn.MaxPool3d((1, 2, 2)),
+        SpatialMaxPool(),
         nn.Upsample(scale_factor=(1, 2, 2)),
         nn.Sequential(*head),
     )

@@ -2,7 +2,7 @@
 
 from sfcnn.nn.blocks import ConvBlock, ResidualBlock
 from sfcnn.nn.conv import GroupConv2d, LiftConv2d
-from sfcnn.nn.pool import OrientationPool, OrientationReadout, OrientedResponse
+from sfcnn.nn.pool import OrientationPool, OrientationReadout, OrientedResponse, SpatialMaxPool
 from sfcnn.nn.restrict import Restrict
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "OrientedResponse",
     "ResidualBlock",
     "Restrict",
+    "SpatialMaxPool",
 ]

@@ -3,11 +3,13 @@
 Batch norm averages over space and orientations and dropout removes whole channels, so both keep equivariance.
 """
 
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from sfcnn.nn.conv import GroupConv2d, LiftConv2d
+from sfcnn.nn.steerable import SteerableConv2d
 
 
 class ConvBlock(nn.Sequential):
@@ -47,6 +49,34 @@ class ConvBlock(nn.Sequential):
         if dropout:
             layers.append(nn.Dropout3d(dropout))
         super().__init__(*layers)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Features → features. In evaluation without gradients the first three layers are one pass over memory."""
+        if not self._is_one_pass(input):
+            return super().forward(input)
+        conv, norm, _, *rest = self
+        features = cast(SteerableConv2d, conv).rectified(input, *_scale_and_shift(cast(nn.BatchNorm3d, norm)))
+        for layer in rest:
+            features = layer(features)
+        return features
+
+    def _is_one_pass(self, input: Tensor) -> bool:
+        """Whether nobody could tell: no gradients, no graph, no statistics to update, no hooks, the layers as made."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or not isinstance(input, Tensor) or len(self) < 3:
+            return False
+        conv, norm, activation, *_ = self
+        as_made = type(norm) is nn.BatchNorm3d and type(activation) is nn.ReLU and isinstance(conv, SteerableConv2d)
+        if not as_made or norm.training or norm.running_mean is None or norm.weight is None:
+            return False
+        hooked = any(layer._forward_hooks or layer._forward_pre_hooks for layer in (conv, norm, activation))
+        return not hooked and not torch._C._is_tracing() and not torch.is_autocast_enabled(input.device.type)
+
+
+def _scale_and_shift(norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
+    """Batch norm with its running statistics as scale · y + shift, each (Ĉ,)."""
+    mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+    scale = norm.weight * torch.rsqrt(variance + norm.eps)
+    return scale, norm.bias - mean * scale
 
 
 class Residual(nn.Module):

@@ -101,20 +101,17 @@ class GroupConv2d(SteerableConv2d):
             return engine.group(features, kernel, self._atoms(), self.bias, self.geometry)
         return as_reflections(engine.group(as_rotations(features), kernel, self._atoms(), self._bias(), self.geometry))
 
-    def rectified(self, features: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        """max(0, scale · y + shift) for the layer's output y, without gradients; scale and shift (Ĉ,).
-
-        Batch norm and ReLU in one pass with the convolution where the engine can, else written over its result.
-        """
-        self._check_input(features, ("batch", self.in_channels, self.group_order, "height", "width"))
-        engine = self._choose_engine(features)
+    def rectified(self, maps: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """max(0, scale · y + shift) for the layer's output y, in one pass with the convolution where the engine can."""
+        self._check_input(maps, ("batch", self.in_channels, self.group_order, "height", "width"))
+        engine = self._choose_engine(maps)
         kernel, atoms = self._kernel(engine), self._atoms()
         if self.bias is not None:
             shift = shift + scale * self.bias
         if not self.reflections:
-            return engine.rectified(features, kernel, atoms, scale, shift, self.geometry)
+            return engine.rectified(maps, kernel, atoms, scale, shift, self.geometry)
         pairs = scale.repeat_interleave(2), shift.repeat_interleave(2)
-        return as_reflections(engine.rectified(as_rotations(features), kernel, atoms, *pairs, self.geometry))
+        return as_reflections(engine.rectified(as_rotations(maps), kernel, atoms, *pairs, self.geometry))
 
     def _prepare(self, engine: Engine) -> Tensor:
         weight = expand_group_weight(self.weight, self.mirror) if self.reflections else self.weight

@@ -51,6 +51,31 @@ def readout_angles(size: int, reflections: bool) -> Tensor:
     return torch.cat([angles, angles + math.pi]) if reflections else angles
 
 
+class SpatialMaxPool(nn.MaxPool3d):
+    """The maximum over 2×2 pixels, orientation by orientation: `nn.MaxPool3d((1, 2, 2))`, faster without gradients.
+
+    PyTorch's layer also finds out where the maximum is, which only gradients need and which takes far longer.
+
+    Shapes: features (B, C, Λ, H, W) → (B, C, Λ, H // 2, W // 2).
+
+    >>> SpatialMaxPool()(torch.randn(2, 8, 4, 28, 15)).shape
+    torch.Size([2, 8, 4, 14, 7])
+    """
+
+    def __init__(self) -> None:
+        super().__init__((1, 2, 2))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Features (B, C, Λ, H, W) → half the height and width."""
+        plain = torch.is_grad_enabled() or torch.compiler.is_compiling() or input.device.type != "cpu"
+        if plain or min(input.shape[-2:]) < 2:
+            pooled: Tensor = super().forward(input)
+            return pooled
+        even = input[..., : input.shape[-2] // 2 * 2, : input.shape[-1] // 2 * 2]
+        rows = torch.maximum(even[..., 0::2, :], even[..., 1::2, :])
+        return torch.maximum(rows[..., 0::2], rows[..., 1::2])
+
+
 class OrientedResponse(NamedTuple):
     """What `OrientationReadout` returns."""
 

@@ -10,6 +10,7 @@ from sfcnn.harmonics import Basis, BasisLike, describe_basis, preset_name, resol
 from sfcnn.initialization import check_init, init_weight_, initial_std
 from sfcnn.nn.cache import FrozenKernel
 from sfcnn.ops import Atoms, Engine, Geometry, Padding, check_engine, sample_atoms
+from sfcnn.ops.rectify import rectify_
 from sfcnn.steering import check_orientations
 
 _BASIS_KEY = "_extra_state"  # torch's name for what `get_extra_state` returns
@@ -127,6 +128,10 @@ class SteerableConv2d(nn.Module):
     def _learning(self) -> bool:
         """Whether the weights may change or a gradient of them is wanted."""
         return self.training or (torch.is_grad_enabled() and self.weight.requires_grad)
+
+    def rectified(self, maps: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """max(0, scale · y + shift) for the layer's output y, without gradients; scale and shift (Ĉ,)."""
+        return rectify_(self(maps), scale, shift)
 
     def _prepare(self, engine: Engine) -> Tensor:
         """The engine's kernel for the weights as they are."""
