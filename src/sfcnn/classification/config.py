@@ -14,6 +14,7 @@ from typing import ClassVar
 from sfcnn.classification.augmentation import AUGMENTATIONS, RESAMPLINGS
 from sfcnn.classification.labelled import DIGITS
 from sfcnn.io.images import FITS
+from sfcnn.models.borders import BORDERS, POOLS
 from sfcnn.models.twins import KINDS
 from sfcnn.randomness import check_seed
 from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
@@ -43,6 +44,8 @@ class ModelConfig:
         init: scheme of the initial weights
         engine: how convolutions are computed
         dropout: probability in the fully connected part
+        border: how maps end: "none" as in the paper, at a "disk", or with the "background" continued around a disk
+        pool: how maps are halved: "max" as in the paper, or "blur" for a maximum without aliasing
     """
 
     network: str = "baseline"
@@ -53,11 +56,15 @@ class ModelConfig:
     init: str = "coeff"
     engine: str = "auto"
     dropout: float = 0.3
+    border: str = "none"
+    pool: str = "max"
 
     def __post_init__(self) -> None:
         """Check the choices; basis, init and engine are checked where the layers are made."""
         check_choice(self, "network", NETWORKS)
         check_choice(self, "kind", KINDS)
+        check_choice(self, "border", BORDERS)
+        check_choice(self, "pool", POOLS)
         check_at_least(self, 1, "orientations")
         if not 0 < self.width <= 64:
             raise ValueError(f"width must be in (0, 64], got {self.width}")

@@ -39,8 +39,17 @@ def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn
             init=config.init,
             engine=config.engine,
             dropout=config.dropout,
+            border=config.border,
+            pool=config.pool,
         )
     match = config.kind.removeprefix("plain-")
     return mnist_baseline_cnn(
-        match, config.orientations, sizes, in_channels=channels, classes=classes, dropout=config.dropout
+        match,
+        config.orientations,
+        sizes,
+        in_channels=channels,
+        classes=classes,
+        dropout=config.dropout,
+        border=config.border,
+        pool=config.pool,
     )

@@ -18,7 +18,17 @@ from sfcnn.export.functions import CONCATENATIONS, POINTWISE, POINTWISE_METHODS
 from sfcnn.export.layers import NOTHING, on_maps, plain_convolution
 from sfcnn.export.shapes import Features, alike, restore
 from sfcnn.models.unet import Crop
-from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool, OrientationReadout, OrientedResponse
+from sfcnn.nn import (
+    BackgroundNorm,
+    DiskMask,
+    GroupConv2d,
+    LiftConv2d,
+    MaxBlurPool,
+    OrientationPool,
+    OrientationReadout,
+    OrientedResponse,
+)
+from sfcnn.nn.borders import disk, max_blur_pool
 from sfcnn.steering import orientation_angles
 
 
@@ -128,6 +138,12 @@ class _Builder:
                 return self._readout(name, layer, value)
             case Crop():
                 return _crop(layer.margin, value)
+            case DiskMask():
+                return _on_each_map(lambda maps: maps * disk(maps, layer.radius, layer.edge), value)
+            case MaxBlurPool():
+                return self._max_blur_pool(name, layer, value)
+            case BackgroundNorm():
+                return self._background_norm(name, layer, value)
         if isinstance(layer, NOTHING):
             return value
         if isinstance(value, Features):
@@ -140,6 +156,24 @@ class _Builder:
     def _convolution(self, name: str, layer: LiftConv2d | GroupConv2d, maps: fx.Proxy) -> Features:
         result = self._call(name, lambda: plain_convolution(layer), maps)
         return Features(result, layer.out_channels, layer.orientations)
+
+    def _max_blur_pool(self, name: str, layer: MaxBlurPool, value: Any) -> Any:
+        taps: Any = self._tensor(f"{name}.taps", layer.taps)
+        if isinstance(value, Features):
+            return value.like(max_blur_pool(value.maps, taps))  # type: ignore[arg-type]
+        return max_blur_pool(value.flatten(1, -3), taps).unflatten(1, value.shape[1:-2])
+
+    def _background_norm(self, name: str, layer: BackgroundNorm, value: Any) -> Any:
+        """Batch norm as a layer, which can be folded, and ReLU(N(0)) as a constant."""
+        normalized = self._layer(f"{name}.norm", layer.norm, (value,), {})
+        with torch.no_grad():
+            constant = layer.background()
+        if isinstance(normalized, Features):
+            constant = constant.repeat_interleave(normalized.orientations)[:, None, None]
+        else:
+            constant = constant.view(-1, *(1,) * layer.dimensions)
+        background = self._tensor(f"{name}.background", constant)
+        return _on_each_map(lambda maps: torch.relu(maps) - background, normalized)
 
     def _readout(self, name: str, layer: OrientationReadout, value: Any) -> OrientedResponse:
         """The equations of `OrientationReadout`, with the angles as constants if Λ is known."""
@@ -209,6 +243,11 @@ def _group_input(name: str, layer: GroupConv2d, value: Any) -> fx.Proxy:
     if have != want:
         raise ValueError(f"{name} expects features with (C, Λ) = {want}, the layers before it make {have}")
     return value.maps
+
+
+def _on_each_map(function: Callable[[Any], Any], value: Any) -> Any:
+    """A function of maps (…, H, W) that does the same to each of them."""
+    return value.like(function(value.maps)) if isinstance(value, Features) else function(value)
 
 
 def _crop(margin: int, value: Any) -> Any:

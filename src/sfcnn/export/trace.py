@@ -21,10 +21,21 @@ from torch.fx.proxy import Attribute
 from torch.nn.utils.parametrize import is_parametrized
 
 from sfcnn.models.unet import Crop
-from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool, OrientationReadout, OrientedResponse
+from sfcnn.nn import (
+    BackgroundNorm,
+    DiskMask,
+    GroupConv2d,
+    LiftConv2d,
+    MaxBlurPool,
+    OrientationPool,
+    OrientationReadout,
+    OrientedResponse,
+)
 
 #: The modules that are converted as a whole; all others of this package are made of them.
-LAYERS = (LiftConv2d, GroupConv2d, OrientationPool, OrientationReadout, Crop)
+LAYERS = (
+    LiftConv2d, GroupConv2d, OrientationPool, OrientationReadout, Crop, BackgroundNorm, DiskMask, MaxBlurPool,
+)  # fmt: skip
 
 #: What a subclass of a layer may define anew without changing what the layer computes, beside its constructor.
 _HARMLESS = ("extra_repr", "reset_parameters")

@@ -21,6 +21,16 @@ TASKS = ("classification", "segmentation")
 Net = TypeVar("Net", bound=nn.Module)
 
 
+def from_older(task: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a run of any version, with what was fixed then and can be chosen now.
+
+    A file that does not say how maps end and are halved is of a time when the paper's way was the only one.
+    """
+    if task != "classification" or not isinstance(values.get("model", {}), dict):
+        return values
+    return {**values, "model": {"border": "none", "pool": "max", **values.get("model", {})}}
+
+
 def read_run(directory: Path) -> tuple[str, dict[str, Any]]:
     """The task of a run and its settings as plain values."""
     path = directory / "config.yaml"
@@ -31,7 +41,7 @@ def read_run(directory: Path) -> tuple[str, dict[str, Any]]:
     task = values.pop("task", "segmentation" if "crops" in values else "classification")
     if task not in TASKS:
         raise ValueError(f"{path}: unknown task {task!r}, choose one of {list(TASKS)}")
-    return task, values
+    return task, from_older(task, values)
 
 
 def read_task(directory: Path, task: str) -> dict[str, Any]:

@@ -5,13 +5,14 @@ space and orientations, three fully connected layers with batch norm, and dropou
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 from torch import nn
 
 from sfcnn.harmonics import BasisLike
+from sfcnn.models.borders import make_pool, with_border
 from sfcnn.models.twins import PlainConvBlock, matching_width, scale_channels
 from sfcnn.nn import ConvBlock, OrientationPool
 
@@ -45,6 +46,8 @@ class ClassifierOptions(TypedDict, total=False):
     in_channels: int  #: channels of the images, 1
     classes: int  #: number of logits, 10
     dropout: float  #: probability in the fully connected part, 0.3
+    border: str  #: one of `sfcnn.models.borders.BORDERS`, "none"
+    pool: str  #: one of `sfcnn.models.borders.POOLS`, "max"
 
 
 class SteerableOptions(ClassifierOptions, total=False):
@@ -66,7 +69,7 @@ def _head(inputs: int, hidden: tuple[int, ...], classes: int, dropout: float) ->
 
 
 def _assemble(
-    blocks: list[nn.Module], pool: Callable[[], nn.Module], global_pool: list[nn.Module], head: nn.Module
+    blocks: Sequence[nn.Module], pool: Callable[[], nn.Module], global_pool: list[nn.Module], head: nn.Module
 ) -> nn.Sequential:
     """Pool after every second block but the last, and give the parts their names."""
     features = nn.Sequential()
@@ -88,28 +91,37 @@ def steerable_classifier(
     basis: BasisLike = "bandlimited",
     init: str = "coeff",
     engine: str = "auto",
+    border: str = "none",
+    pool: str = "max",
 ) -> nn.Sequential:
     """A classifier of any sizes: images (B, C, H, W) → logits (B, classes), unchanged by rotations of the image."""
     layers = zip((in_channels, *sizes.channels), sizes.channels, sizes.kernel_sizes, strict=False)
-    blocks: list[nn.Module] = [
+    blocks: list[nn.Sequential] = [
         ConvBlock(*layer, orientations, lift=not index, padding="same", basis=basis, init=init, engine=engine)
         for index, layer in enumerate(layers)
     ]
+    blocks = [with_border(block, border) for block in blocks]
     global_pool = [OrientationPool("max"), nn.AdaptiveMaxPool2d(1)]
     head = _head(sizes.channels[-1], sizes.hidden, classes, dropout)
-    return _assemble(blocks, lambda: nn.MaxPool3d((1, 2, 2)), global_pool, head)
+    return _assemble(blocks, lambda: make_pool(pool), global_pool, head)
 
 
 def plain_classifier(
-    sizes: ClassifierSizes, width: float = 1.0, *, in_channels: int = 1, classes: int = 10, dropout: float = 0.3
+    sizes: ClassifierSizes,
+    width: float = 1.0,
+    *,
+    in_channels: int = 1,
+    classes: int = 10,
+    dropout: float = 0.3,
+    border: str = "none",
+    pool: str = "max",
 ) -> nn.Sequential:
     """The same network of ordinary convolutions with `width` times the channels: (B, C, H, W) → (B, classes)."""
     channels = tuple(scale_channels(c, width) for c in sizes.channels)
     layers = zip((in_channels, *channels), channels, sizes.kernel_sizes, strict=False)
     head = _head(channels[-1], sizes.hidden, classes, dropout)
-    return _assemble(
-        [PlainConvBlock(*layer) for layer in layers], lambda: nn.MaxPool2d(2), [nn.AdaptiveMaxPool2d(1)], head
-    )
+    blocks = [with_border(PlainConvBlock(*layer), border) for layer in layers]
+    return _assemble(blocks, lambda: make_pool(pool, 2), [nn.AdaptiveMaxPool2d(1)], head)
 
 
 def plain_twin(
