@@ -10,7 +10,7 @@ from sfcnn.classification.network import build_network, network_sizes
 from sfcnn.models import count_parameters, mnist_baseline
 from sfcnn.models.classifier import BASELINE, BENCHMARK
 from sfcnn.models.twins import KINDS
-from sfcnn.nn import GroupConv2d, LiftConv2d
+from sfcnn.nn import BackgroundNorm, DiskMask, GroupConv2d, LiftConv2d, MaxBlurPool
 
 
 def test_full_width_is_the_paper_s_table() -> None:
@@ -46,6 +46,16 @@ def test_channels_and_classes_are_those_of_the_images(kind: str, channels: int) 
 def test_a_folder_whose_classes_are_not_known_has_no_network() -> None:
     with pytest.raises(ValueError, match=r"images\.classes must name the classes of the folder"):
         build_network(ModelConfig(), ImagesConfig("folder", path="mine"))
+
+
+@pytest.mark.parametrize("kind", ["steerable", "plain-parameters"])
+def test_borders_and_pooling_reach_the_layers(kind: str) -> None:
+    config = ModelConfig(kind=kind, orientations=2, width=0.1)
+    for border, masks, norms in (("none", 0, 0), ("disk", 6, 0), ("background", 6, 6)):
+        for pool, blurs in (("max", 0), ("blur", 2)):
+            modules = list(build_network(replace(config, border=border, pool=pool)).modules())
+            counts = [sum(isinstance(m, layer) for m in modules) for layer in (DiskMask, BackgroundNorm, MaxBlurPool)]
+            assert counts == [masks, norms, blurs]
 
 
 def test_the_settings_reach_the_layers() -> None:

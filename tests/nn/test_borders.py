@@ -54,9 +54,7 @@ def blurred_maximum(row: Tensor) -> list[float]:
     largest = [max(pair) for pair in zip(row.tolist(), row.tolist()[1:], strict=False)]
     largest = [largest[0], *largest, largest[-1], largest[-1]]
     taps = (1, 3, 3, 1) if len(row) % 2 else (2, 4, 2, 0)
-    return [
-        sum(w * v for w, v in zip(taps, largest[2 * i : 2 * i + 4], strict=True)) / 8 for i in range(len(row) // 2)
-    ]
+    return [sum(w * v for w, v in zip(taps, largest[2 * i : 2 * i + 4], strict=True)) / 8 for i in range(len(row) // 2)]
 
 
 @pytest.mark.parametrize("length", [2, 3, 8, 11])
@@ -107,7 +105,7 @@ def test_background_stays_zero(dtype: torch.dtype) -> None:
 
 
 def test_padding_continues_the_background() -> None:
-    """A spot on black gives the same features whatever room there is around it, and others with the usual batch norm."""
+    """A spot on black gives the same features whatever room there is around it, unlike with the usual batch norm."""
 
     def network(background: bool) -> nn.Sequential:
         torch.manual_seed(1)

@@ -172,7 +172,7 @@ class _Builder:
             constant = constant.repeat_interleave(normalized.orientations)[:, None, None]
         else:
             constant = constant.view(-1, *(1,) * layer.dimensions)
-        background = self._tensor(f"{name}.background", constant)
+        background: Any = self._tensor(f"{name}.background", constant)
         return _on_each_map(lambda maps: torch.relu(maps) - background, normalized)
 
     def _readout(self, name: str, layer: OrientationReadout, value: Any) -> OrientedResponse:

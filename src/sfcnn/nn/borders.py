@@ -12,6 +12,8 @@ A rotation turns what is in an image, but not the square that maps are cut from.
 All three are exact under quarter turns, on maps of any size.
 """
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -135,8 +137,8 @@ class BackgroundNorm(nn.Module):
     def background(self) -> Tensor:
         """ReLU(N(0)) with the running statistics: (C,)."""
         norm = self.norm
-        scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
-        return F.relu(norm.bias - norm.running_mean * scale)
+        mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+        return F.relu(norm.bias - mean * norm.weight * torch.rsqrt(variance + norm.eps))
 
     def forward(self, maps: Tensor) -> Tensor:
         """Features (B, C, Λ, H, W) → the same shape."""
