@@ -86,7 +86,8 @@ def test_the_weights_come_from_the_generator_and_the_scheme() -> None:
 
 
 def test_the_default_is_the_baseline() -> None:
-    assert str(build_network(ModelConfig())) == str(mnist_baseline(16))
+    assert str(build_network(ModelConfig())) == str(mnist_baseline(16, border="disk", pool="blur"))
+    assert str(build_network(ModelConfig(border="none", pool="max"))) == str(mnist_baseline(16))
 
 
 @pytest.mark.parametrize("name", ["basis", "init", "engine"])
