@@ -188,6 +188,26 @@ def importing() -> str:
     return f"{markdown_table(['import', 'ms'], rows)}\n\n{_benchmark_source('import_time', found['provenance'])}"
 
 
+def borders() -> str:
+    """What borders and pooling cost on turned digits and larger canvases (`benchmarks/borders.py`)."""
+    results = load("benchmarks/results/borders.json")["results"]
+    rows = []
+    for basis, border, pool in dict.fromkeys((r["basis"], r["border"], r["pool"]) for r in results):
+        found = [r for r in results if (r["basis"], r["border"], r["pool"]) == (basis, border, pool)]
+        columns = [
+            [r["errors"][0] for r in found],
+            [r["errors"][3] for r in found],
+            [max(r["errors"]) for r in found],
+            [r["canvas"]["centred"] for r in found],
+        ]
+        means = [sum(values) / len(values) for values in columns]
+        ratio = f"{means[2] / means[0]:.2f}"
+        rows.append([f"`{basis}`", f"`{border}`", f"`{pool}`", str(len(found)), *(f"{m:.1f}" for m in means), ratio])
+    titles = ["basis", "border", "pool", "seeds", "upright", "45°", "worst angle", "canvas of 40", "worst / upright"]
+    source = _source([r["provenance"] for r in results])
+    return f"{markdown_table(titles, rows)}\n\n*{source}; [every run](../benchmarks/results/borders.json).*"
+
+
 #: What is no experiment.
 BENCHMARKS: dict[str, Callable[[], str]] = {
     "equivariance": equivariance,
@@ -196,6 +216,7 @@ BENCHMARKS: dict[str, Callable[[], str]] = {
     "export": export,
     "segmentation": segmentation,
     "importing": importing,
+    "borders": borders,
 }
 
 

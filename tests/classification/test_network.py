@@ -12,7 +12,7 @@ from sfcnn.classification.network import build_network, network_sizes
 from sfcnn.models import count_parameters, mnist_baseline
 from sfcnn.models.classifier import BASELINE, BENCHMARK, ClassifierSizes
 from sfcnn.models.twins import KINDS
-from sfcnn.nn import GroupConv2d, LiftConv2d
+from sfcnn.nn import BackgroundNorm, DiskMask, GroupConv2d, LiftConv2d, MaxBlurPool
 
 
 def test_full_width_is_the_paper_s_table() -> None:
@@ -62,6 +62,16 @@ def test_reflections_reach_the_layers() -> None:
         ModelConfig(reflections=True, restrict_after=6)
 
 
+@pytest.mark.parametrize("kind", ["steerable", "plain-parameters"])
+def test_borders_and_pooling_reach_the_layers(kind: str) -> None:
+    config = ModelConfig(kind=kind, orientations=2, width=0.1)
+    for border, masks, norms in (("none", 0, 0), ("disk", 6, 0), ("background", 6, 6)):
+        for pool, blurs in (("max", 0), ("blur", 2)):
+            modules = list(build_network(replace(config, border=border, pool=pool)).modules())
+            counts = [sum(isinstance(m, layer) for m in modules) for layer in (DiskMask, BackgroundNorm, MaxBlurPool)]
+            assert counts == [masks, norms, blurs]
+
+
 def test_the_settings_reach_the_layers() -> None:
     config = ModelConfig(orientations=4, width=0.2, basis="averaged", engine="direct", dropout=0.125)
     net = build_network(config)
@@ -90,7 +100,8 @@ def test_the_weights_come_from_the_generator_and_the_scheme() -> None:
 
 
 def test_the_default_is_the_baseline() -> None:
-    assert str(build_network(ModelConfig())) == str(mnist_baseline(16))
+    assert str(build_network(ModelConfig())) == str(mnist_baseline(16, border="disk", pool="blur"))
+    assert str(build_network(ModelConfig(border="none", pool="max"))) == str(mnist_baseline(16))
 
 
 @pytest.mark.parametrize("name", ["basis", "init", "engine"])

@@ -177,7 +177,7 @@ def shapes(tmp_path: Path) -> Path:
 
 
 def test_a_run_of_version_0_1_is_loaded(tmp_path: Path) -> None:
-    net = build_network(ModelConfig(orientations=4, width=0.1))
+    net = build_network(ModelConfig(orientations=4, width=0.1, border="none", pool="max"))
     (tmp_path / "config.yaml").write_text(OLD, encoding="utf-8")
     write_state(tmp_path / "best.safetensors", {"model": net.state_dict()})
     classifier = load(str(tmp_path), device="cpu")

@@ -23,6 +23,7 @@ from sfcnn import (
 from sfcnn.export import to_plain
 from sfcnn.models import membrane_unet, membrane_unet_cnn, mnist_baseline, mnist_baseline_cnn, mnist_benchmark
 from sfcnn.models.unet import Crop
+from sfcnn.nn import BackgroundNorm, DiskMask, MaxBlurPool, SpatialMaxPool
 from sfcnn.ops import ENGINES, PADDING_MODES
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
@@ -37,6 +38,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
         3, channels=2, levels=2, input_kernel_size=5, kernel_size=3, reflections=True
     ),
     "baseline twin": lambda: mnist_baseline_cnn("parameters", 4, SMALL),
+    "borders": lambda: mnist_baseline(4, SMALL, border="background", pool="blur"),
+    "disk": lambda: mnist_baseline(4, SMALL, border="disk"),
     "unet": lambda: membrane_unet(3, channels=2, levels=3, input_kernel_size=5, kernel_size=3, crop=2),
     "unet, deep residuals": lambda: membrane_unet(
         4, channels=2, levels=2, input_kernel_size=5, kernel_size=3, residual_depth=2, padding_mode="reflect", classes=2
@@ -70,6 +73,14 @@ def test_models_become_ordinary_layers_on_maps(make: Callable[[], nn.Module], dt
     assert not any(parameter.requires_grad for parameter in plain.parameters())
 
 
+def test_borders_of_a_twin(dtype: torch.dtype) -> None:
+    net = trained(mnist_baseline_cnn("channels", 4, SMALL, border="background", pool="blur"), dtype)
+    plain = check(net, torch.randn(2, 1, 16, 24, dtype=dtype))
+    with torch.no_grad():
+        odd = torch.randn(2, 1, 15, 17, dtype=dtype)
+        assert_same(plain(odd), net(odd))
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_any_engine(engine: str) -> None:
     check(trained(mnist_baseline(4, SMALL, engine=engine)), torch.randn(2, 1, 12, 12))
@@ -92,8 +103,12 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "GroupConv2d": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), GroupConv2d(3, 2, 3, 4)),
     "ConvBlock": lambda: ConvBlock(2, 3, 3, 4, lift=True, padding="same", dropout=0.3),
     "ResidualBlock": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), ResidualBlock(3, 3, 4, depth=2, dropout=0.3)),
+    "DiskMask": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), DiskMask(1.1, 2.0)),
+    "MaxBlurPool": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), MaxBlurPool()),
+    "BackgroundNorm": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), BackgroundNorm(3)),
     "OrientationPool": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), OrientationPool("mean")),
     "OrientationReadout": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), OrientationReadout("soft")),
+    "SpatialMaxPool": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), SpatialMaxPool()),
     "Restrict": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4, reflections=True), Restrict(2, reflections=True)),
     "OrientedResponse": lambda: nn.Sequential(LiftConv2d(2, 3, 3, 4), OrientationReadout("argmax", symmetry=2)),
 }
@@ -111,10 +126,21 @@ def test_layers(name: str, dtype: torch.dtype) -> None:
     check(nn.Sequential(nn.Identity(), net, nn.Identity()).eval(), torch.randn(1, 2, 9, 9, dtype=dtype))
 
 
-@pytest.mark.parametrize("layer", [OrientationPool(), OrientationReadout(), OrientationReadout("soft"), Crop(2)])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        OrientationPool(),
+        OrientationReadout(),
+        OrientationReadout("soft"),
+        Crop(2),
+        DiskMask(),
+        MaxBlurPool(),
+        BackgroundNorm(3),
+    ],
+)
 def test_layers_on_features_from_outside(layer: nn.Module, dtype: torch.dtype) -> None:
     for orientations in (3, 4):
-        check(layer.eval(), torch.randn(2, 3, orientations, 7, 8, dtype=dtype))
+        check(layer.to(dtype).eval(), torch.randn(2, 3, orientations, 7, 8, dtype=dtype))
 
 
 #: PyTorch's layers on features of 4 channels and 6 orientations, and whether they stay on maps.

@@ -1,4 +1,5 @@
 import io
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,9 @@ from sfcnn.models import (
     plain_classifier,
     steerable_classifier,
 )
+from sfcnn.models.borders import BORDERS, POOLS
 from sfcnn.models.classifier import PADDINGS, smallest_side
+from sfcnn.nn import BackgroundNorm, DiskMask, MaxBlurPool
 from sfcnn.ops import ENGINES
 
 Convolution = (LiftConv2d, GroupConv2d, nn.Conv2d)
@@ -55,6 +58,62 @@ def test_quarter_turns_do_not_change_the_logits(build: object, engine: str, dtyp
     net(images)
     assert_equivariant(net.eval(), images)
     assert_equivariant(net.get_submodule("features"), images)
+
+
+@pytest.mark.parametrize("border", BORDERS)
+@pytest.mark.parametrize("pool", POOLS)
+def test_quarter_turns_with_any_border(border: str, pool: str, dtype: torch.dtype) -> None:
+    """On odd sizes as well if the pooling is exact there."""
+    sizes = ClassifierSizes((5, 3, 3, 3, 3), (3, 4, 4, 4, 5), (6,))
+    net = mnist_baseline(8, sizes, border=border, pool=pool).to(dtype)
+    for side in (28, 30, 31) if pool == "blur" else (28,):
+        images = torch.rand(3, 1, side, side, dtype=dtype)
+        net.train()(images)
+        assert_equivariant(net.eval(), images)
+
+
+@pytest.mark.parametrize("build", [mnist_baseline, mnist_baseline_cnn])
+def test_a_digit_on_a_larger_canvas_is_the_same(build: object, dtype: torch.dtype) -> None:
+    """With room for all that its features reach, logits of a network that keeps the background do not depend on it.
+
+    With a disk alone the black around the digit is no background, and where it ends shows.
+    """
+    sizes = ClassifierSizes((5, 3, 3), (4, 4, 6), (6,))
+    digits = 0.1 * torch.rand(3, 1, 8, 8, dtype=dtype)  # faint, so that an edge would be noticed
+    changes = {}
+    for border in ("background", "disk"):
+        torch.manual_seed(0)
+        options = {"border": border, "pool": "blur"}
+        net: nn.Sequential = build(orientations=4, sizes=sizes, **options).to(dtype)  # type: ignore[operator]
+        for norm in [module for module in net.modules() if isinstance(module, nn.BatchNorm2d | nn.BatchNorm3d)]:
+            nn.init.uniform_(norm.bias, -1, 1)
+        net(torch.rand(4, 1, 16, 16, dtype=dtype))
+        with torch.no_grad():
+            logits = [net.eval()(nn.functional.pad(digits, (margin,) * 4)) for margin in (12, 16, 30)]
+        changes[border] = max(float((other - logits[0]).abs().max() / logits[0].abs().max()) for other in logits)
+    assert changes["background"] < 1e-5
+    assert changes["disk"] > 1e-3
+
+
+def test_twins_have_the_same_borders() -> None:
+    net, twin = (build(4, sizes=BASELINE, border="background", pool="blur") for build in (mnist_baseline, plain))
+    for kind in (DiskMask, MaxBlurPool, BackgroundNorm):
+        counts = [sum(isinstance(module, kind) for module in model.modules()) for model in (net, twin)]
+        assert counts[0] == counts[1] > 0
+    assert not any(isinstance(m, nn.BatchNorm3d) for m in twin.modules())
+    images = torch.rand(2, 1, 28, 28)
+    assert net(images).shape == twin(images).shape == (2, 10)
+
+
+def plain(orientations: int, **options: Any) -> nn.Sequential:
+    return mnist_baseline_cnn("channels", orientations, **options)
+
+
+def test_unknown_borders_are_named() -> None:
+    with pytest.raises(ValueError, match=r"unknown border 'round', choose one of \['none', 'disk', 'background'\]"):
+        mnist_baseline(4, border="round")
+    with pytest.raises(ValueError, match=r"unknown pool 'mean', choose one of \['max', 'blur'\]"):
+        mnist_baseline(4, pool="mean")
 
 
 def test_sixteen_orientations_on_28_pixels(dtype: torch.dtype) -> None:

@@ -1,7 +1,9 @@
 """What a training run is made of: network, images, optimisation.
 
-Network, Adam, its schedule, elastic net and dropout default to App. C.1 of the paper. Three defaults differ:
+Network, Adam, its schedule, elastic net and dropout default to App. C.1 of the paper. Four defaults differ:
 
+- borders and pooling: maps end at a disk and are halved without aliasing, which turns better; `border: none` and
+  `pool: max` have the paper's own
 - atoms: the band limits that the paper's first author used in later work; `basis: paper` has the paper's own
 - images: digits rotated anew from MNIST, since the original files (`dataset: mnist-rot`) are not always at hand
 - 10,000 digits are learned from and 2,000 select the model; the paper's benchmark learns from all 12,000
@@ -14,6 +16,7 @@ from typing import ClassVar
 from sfcnn.classification.augmentation import AUGMENTATIONS, RESAMPLINGS
 from sfcnn.classification.labelled import DIGITS
 from sfcnn.io.images import FITS
+from sfcnn.models.borders import BORDERS, POOLS
 from sfcnn.models.classifier import BASELINE, PADDINGS, check_restriction
 from sfcnn.models.twins import KINDS
 from sfcnn.models.views import VIEW_POOLS, check_view_count
@@ -59,6 +62,9 @@ class ModelConfig:
             and prediction (1: to the image alone); rotations by multiples of 90° are exact, others are resampled
         mirrored_views: … and to their mirror images
         view_pool: what the fully connected part gets: the "max" (TI-pooling) or the "mean" of the views' features
+        border: how maps end: "none" as in the paper, at a "disk", or with the "background" continued around a disk;
+            this and `pool` are for "baseline" and "benchmark"
+        pool: how maps are halved: "max" as in the paper, or "blur" for a maximum without aliasing
     """
 
     network: str = "baseline"
@@ -75,6 +81,8 @@ class ModelConfig:
     views: int = 1
     mirrored_views: bool = False
     view_pool: str = "max"
+    border: str = "disk"
+    pool: str = "blur"
 
     def __post_init__(self) -> None:
         """Check the choices; basis, init and engine are checked where the layers are made."""
@@ -82,6 +90,8 @@ class ModelConfig:
         check_choice(self, "kind", KINDS)
         check_choice(self, "padding", ("auto", *PADDINGS))
         check_choice(self, "view_pool", VIEW_POOLS)
+        check_choice(self, "border", BORDERS)
+        check_choice(self, "pool", POOLS)
         check_at_least(self, 1, "orientations")
         check_restriction(self.restrict_after, self.reflections, len(BASELINE.channels))  # BENCHMARK has as many
         check_view_count(self.views)

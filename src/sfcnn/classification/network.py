@@ -61,7 +61,8 @@ def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn
         if config.kind == "steerable":
             return steerable_resnet(sizes, config.orientations, **ends, **layers)
         return _on_views(resnet_twin(sizes, config.orientations, match, **ends), config)
-    ends["padding"] = padding = config.resolved().padding
+    padding = config.resolved().padding
+    ends |= {"padding": padding, "border": config.border, "pool": config.pool}
     if images.side < smallest_side(sizes, padding):
         raise ValueError(
             f"images of {images.side} pixels are too small: the network {config.network!r} with padding {padding!r} "

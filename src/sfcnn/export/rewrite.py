@@ -17,7 +17,18 @@ from torch.fx.proxy import GraphAppendingTracer
 from sfcnn.export.layers import NOTHING, on_maps, plain_convolution
 from sfcnn.export.shapes import Features, alike, restore
 from sfcnn.models.unet import Crop
-from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool, OrientationReadout, OrientedResponse, Restrict
+from sfcnn.nn import (
+    BackgroundNorm,
+    DiskMask,
+    GroupConv2d,
+    LiftConv2d,
+    MaxBlurPool,
+    OrientationPool,
+    OrientationReadout,
+    OrientedResponse,
+    Restrict,
+)
+from sfcnn.nn.borders import disk, max_blur_pool
 from sfcnn.nn.functions import CONCATENATIONS, POINTWISE, POINTWISE_METHODS
 from sfcnn.nn.pool import readout_angles
 from sfcnn.subgroups import coset_indices
@@ -131,6 +142,12 @@ class _Builder:
                 return self._restriction(name, layer, value)
             case Crop():
                 return _crop(layer.margin, value)
+            case DiskMask():
+                return _on_each_map(lambda maps: maps * disk(maps, layer.radius, layer.edge), value)
+            case MaxBlurPool():
+                return self._max_blur_pool(name, layer, value)
+            case BackgroundNorm():
+                return self._background_norm(name, layer, value)
         if isinstance(layer, NOTHING):
             return value
         if isinstance(value, Features):
@@ -156,6 +173,24 @@ class _Builder:
         if not torch.equal(positions, torch.arange(len(positions))):
             maps = maps[:, self._tensor(f"{name}.order", positions)]
         return Features(maps, value.channels * cosets, order)
+
+    def _max_blur_pool(self, name: str, layer: MaxBlurPool, value: Any) -> Any:
+        taps: Any = self._tensor(f"{name}.taps", layer.taps)
+        if isinstance(value, Features):
+            return value.like(max_blur_pool(value.maps, taps))  # type: ignore[arg-type]
+        return max_blur_pool(value.flatten(1, -3), taps).unflatten(1, value.shape[1:-2])
+
+    def _background_norm(self, name: str, layer: BackgroundNorm, value: Any) -> Any:
+        """Batch norm as a layer, which can be folded, and ReLU(N(0)) as a constant."""
+        normalized = self._layer(f"{name}.norm", layer.norm, (value,), {})
+        with torch.no_grad():
+            constant = layer.background()
+        if isinstance(normalized, Features):
+            constant = constant.repeat_interleave(normalized.orientations)[:, None, None]
+        else:
+            constant = constant.view(-1, *(1,) * layer.dimensions)
+        background: Any = self._tensor(f"{name}.background", constant)
+        return _on_each_map(lambda maps: torch.relu(maps) - background, normalized)
 
     def _readout(self, name: str, layer: OrientationReadout, value: Any) -> OrientedResponse:
         """The equations of `OrientationReadout`, with the angles as constants if Λ is known."""
@@ -231,6 +266,11 @@ def _group_input(name: str, layer: GroupConv2d, value: Any) -> fx.Proxy:
     if have != want:
         raise ValueError(f"{name} expects features with (C, Λ) = {want}, the layers before it make {have}")
     return value.maps
+
+
+def _on_each_map(function: Callable[[Any], Any], value: Any) -> Any:
+    """A function of maps (…, H, W) that does the same to each of them."""
+    return value.like(function(value.maps)) if isinstance(value, Features) else function(value)
 
 
 def _crop(margin: int, value: Any) -> Any:

@@ -22,8 +22,11 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from sfcnn.models.unet import Crop
 from sfcnn.nn import (
+    BackgroundNorm,
+    DiskMask,
     GroupConv2d,
     LiftConv2d,
+    MaxBlurPool,
     OrientationPool,
     OrientationReadout,
     OrientedResponse,
@@ -32,7 +35,10 @@ from sfcnn.nn import (
 )
 
 #: The modules that are converted as a whole; all others of this package are made of them.
-LAYERS = (LiftConv2d, GroupConv2d, OrientationPool, OrientationReadout, Restrict, SpatialMaxPool, Crop)
+LAYERS = (
+    *(LiftConv2d, GroupConv2d, OrientationPool, OrientationReadout, Restrict, Crop),
+    *(BackgroundNorm, DiskMask, MaxBlurPool, SpatialMaxPool),
+)
 
 #: What a subclass of a layer may define anew without changing what the layer computes, beside its constructor.
 _HARMLESS = ("extra_repr", "reset_parameters")

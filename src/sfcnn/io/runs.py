@@ -24,11 +24,12 @@ Net = TypeVar("Net", bound=nn.Module)
 def from_older(task: str, values: dict[str, Any]) -> dict[str, Any]:
     """Settings of a run of any version, with what was fixed then and can be chosen now.
 
-    A file that does not say how convolutions pad is of a time when all of them did.
+    A file that does not say how convolutions pad and how maps end and are halved is of a time when all convolutions
+    padded and the paper's borders and maxima were the only ones.
     """
     if task != "classification" or not isinstance(values.get("model", {}), dict):
         return values
-    return {**values, "model": {"padding": "same", **values.get("model", {})}}
+    return {**values, "model": {"padding": "same", "border": "none", "pool": "max", **values.get("model", {})}}
 
 
 def read_run(directory: Path) -> tuple[str, dict[str, Any]]:

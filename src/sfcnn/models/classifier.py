@@ -9,15 +9,16 @@ first author built it later, and it is half the work.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 from torch import nn
 
 from sfcnn.harmonics import BasisLike
+from sfcnn.models.borders import make_pool, with_border
 from sfcnn.models.twins import PlainConvBlock, matching_width, scale_channels
-from sfcnn.nn import ConvBlock, OrientationPool, Restrict, SpatialMaxPool
+from sfcnn.nn import ConvBlock, OrientationPool, Restrict
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class ClassifierOptions(TypedDict, total=False):
     classes: int  #: number of logits, 10
     dropout: float  #: probability in the fully connected part, 0.3
     padding: str  #: one of PADDINGS: "same" for the first table, "inner" for the second
+    border: str  #: one of `sfcnn.models.borders.BORDERS`, "none"
+    pool: str  #: one of `sfcnn.models.borders.POOLS`, "max"
 
 
 class SteerableOptions(ClassifierOptions, total=False):
@@ -76,7 +79,7 @@ def _head(inputs: int, hidden: tuple[int, ...], classes: int, dropout: float) ->
 
 
 def _assemble(
-    blocks: list[nn.Module],
+    blocks: Sequence[nn.Module],
     pool: Callable[[], nn.Module],
     global_pool: list[nn.Module],
     head: nn.Module,
@@ -133,6 +136,8 @@ def steerable_classifier(
     basis: BasisLike = "bandlimited",
     init: str = "coeff",
     engine: str = "auto",
+    border: str = "none",
+    pool: str = "max",
 ) -> nn.Sequential:
     """A classifier of any sizes: images (B, C, H, W) → logits (B, classes), unchanged by rotations of the image.
 
@@ -149,10 +154,11 @@ def steerable_classifier(
         mirrored = reflections and (not restrict_after or index < restrict_after)
         doubled = 2 if restrict_after and index == restrict_after else 1
         shape = doubled * inputs, outputs, kernel_size, orientations
-        blocks.append(ConvBlock(*shape, lift=not index, reflections=mirrored, padding=how, **options))
+        block = ConvBlock(*shape, lift=not index, reflections=mirrored, padding=how, **options)
+        blocks.append(with_border(block, border))
     global_pool = [OrientationPool("max"), nn.AdaptiveMaxPool2d(1)]
     head = _head(sizes.channels[-1], sizes.hidden, classes, dropout)
-    return _assemble(blocks, lambda: SpatialMaxPool(), global_pool, head, restrict_after)
+    return _assemble(blocks, lambda: make_pool(pool), global_pool, head, restrict_after)
 
 
 def check_restriction(restrict_after: int, reflections: bool, convolutions: int) -> None:
@@ -176,16 +182,18 @@ def plain_classifier(
     classes: int = 10,
     dropout: float = 0.3,
     padding: str = "same",
+    border: str = "none",
+    pool: str = "max",
 ) -> nn.Sequential:
     """The same network of ordinary convolutions with `width` times the channels: (B, C, H, W) → (B, classes)."""
     channels = tuple(scale_channels(c, width) for c in sizes.channels)
     layers = zip((in_channels, *channels), channels, sizes.kernel_sizes, strict=False)
     head = _head(channels[-1], sizes.hidden, classes, dropout)
-    blocks: list[nn.Module] = [
-        PlainConvBlock(*layer, padding=how)
+    blocks = [
+        with_border(PlainConvBlock(*layer, padding=how), border)
         for layer, how in zip(layers, _paddings(padding, len(channels)), strict=True)
     ]
-    return _assemble(blocks, lambda: nn.MaxPool2d(2), [nn.AdaptiveMaxPool2d(1)], head)
+    return _assemble(blocks, lambda: make_pool(pool, 2), [nn.AdaptiveMaxPool2d(1)], head)
 
 
 class TwinOptions(ClassifierOptions, total=False):
