@@ -167,15 +167,10 @@ def fit(records: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, ...]]
             rows, best = [], []
             for record in records:
                 seconds = record["seconds"][mode]
-                if engine not in seconds:
-                    continue  # files of before the kernel
                 # What decides is how well the contenders are known. Half gave the best choices on the fitted shapes.
                 weight = 1.0 if seconds[engine] <= 2 * min(seconds.values()) else 0.5
                 rows.append(np.array(work(to_problem(record["shape"]))[engine]) * weight / (1e9 * seconds[engine]))
                 best.append(weight)
-            if not rows:
-                prices[mode][engine] = PRICES[mode][engine]
-                continue
             amounts, least = np.array(rows), lowest_prices(mode, engine)
             scale = amounts.max(0)  # calls and multiply-adds differ by ten orders of magnitude
             above = nnls(amounts / scale, np.array(best) - amounts @ least)[0] / scale
@@ -184,30 +179,33 @@ def fit(records: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, ...]]
 
 
 def check(records: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Per mode: shares of shapes where auto is within 10 % of the best, and the worst ratio."""
+    """Per mode, with and without the kernel: the share of shapes where auto is within 10 % of the best, and the worst."""
     summary = {}
     for mode in MODES:
-        ratios = []
-        for record in records:
-            seconds = dict(record["seconds"][mode])
-            compiled = seconds.pop("compiled", None)
-            if compiled is not None:
-                seconds["spectral"] = compiled
-            choice = fastest_engine(to_problem(record["shape"]), mode == "training", compiled is not None)
-            ratios.append(seconds[choice] / min(seconds.values()))
-            if ratios[-1] > 1.1:
-                times = {engine: round(1e3 * value, 2) for engine, value in seconds.items()}
-                print(f"{mode}: {choice} is {ratios[-1]:.2f}× the best on {record['shape']}: {times} ms")
-        within = sum(ratio <= 1.1 for ratio in ratios) / len(ratios)
-        always = {
-            f"always {engine}": sum(
-                r["seconds"][mode][engine] <= 1.1 * min(r["seconds"][mode].values()) for r in records
-            )
-            / len(records)
-            for engine in ENGINES
-        }
-        summary[mode] = {"shapes": float(len(ratios)), "within 10 %": within, "worst": max(ratios), **always}
+        for kernel in (True, False):
+            times = [_by_engine(record["seconds"][mode], kernel) for record in records]
+            ratios = []
+            for record, seconds in zip(records, times, strict=True):
+                choice = fastest_engine(to_problem(record["shape"]), mode == "training", kernel)
+                ratios.append(seconds[choice] / min(seconds.values()))
+                if ratios[-1] > 1.1:
+                    known = {engine: round(1e3 * value, 2) for engine, value in seconds.items()}
+                    print(f"{mode}: {choice} is {ratios[-1]:.2f}× the best on {record['shape']}: {known} ms")
+            shares = {"within 10 %": _share(ratios)}
+            for engine in ENGINES:
+                shares[f"always {engine}"] = _share([seconds[engine] / min(seconds.values()) for seconds in times])
+            name = f"{mode}, {'with' if kernel else 'without'} the kernel"
+            summary[name] = {"shapes": float(len(ratios)), "worst": max(ratios), **shares}
     return summary
+
+
+def _by_engine(seconds: dict[str, float], kernel: bool) -> dict[str, float]:
+    """Times of the engines that a layer can choose from, the spectral one with its kernel or without."""
+    return {engine: seconds["compiled" if kernel and engine == "spectral" else engine] for engine in ENGINES}
+
+
+def _share(ratios: list[float]) -> float:
+    return sum(ratio <= 1.1 for ratio in ratios) / len(ratios)
 
 
 def main() -> None:

@@ -22,12 +22,16 @@ from torch import Tensor, nn
 Step = Callable[[], object]
 
 
+#: The name of `auto` computed by PyTorch alone.
+WITHOUT_KERNEL = "without-kernel"
+
+
 @dataclass(frozen=True)
 class Job:
     """What to time. The sizes are given in full, so that both libraries build the same network."""
 
     work: str  #: "classifier", "unet" or "layer"
-    engine: str  #: of sfcnn, or "escnn"
+    engine: str  #: of sfcnn, WITHOUT_KERNEL, or "escnn"
     mode: str = "train"  #: "train": forward, backward, Adam; "eval": forward with frozen weights
     orientations: int = 16  #: Λ
     batch: int = 64  #: images in a step

@@ -1,7 +1,7 @@
 """The worker of `speed.py` for this library: a network with the engine that the job names, or its plain twin."""
 
 import torch
-from job import Job, Step, layer_step, network_step, serve
+from job import WITHOUT_KERNEL, Job, Step, layer_step, network_step, serve
 from torch import nn
 
 from sfcnn import GroupConv2d
@@ -11,22 +11,21 @@ from sfcnn.models.classifier import plain_twin
 
 def build(job: Job) -> tuple[nn.Module, Step]:
     """The module of a job and its step."""
+    engine = "auto" if job.engine == WITHOUT_KERNEL else job.engine
     if job.work == "layer":
         (inputs, outputs), (kernel_size,) = job.channels, job.kernel_sizes
-        layer = GroupConv2d(
-            inputs, outputs, kernel_size, job.orientations, padding="same", bias=False, engine=job.engine
-        )
+        layer = GroupConv2d(inputs, outputs, kernel_size, job.orientations, padding="same", bias=False, engine=engine)
         features = torch.randn(job.batch, inputs, job.orientations, job.size, job.size)
         return layer, layer_step(layer, layer, features)
     net: nn.Module
     if job.work == "unet":
-        net = membrane_unet(job.orientations, engine=job.engine)
+        net = membrane_unet(job.orientations, engine=engine)
     else:
         sizes = ClassifierSizes(job.kernel_sizes, job.channels, job.hidden)
         if job.engine.startswith("plain-"):
             net = plain_twin(sizes, job.orientations, job.engine.removeprefix("plain-"))
         else:
-            net = steerable_classifier(sizes, job.orientations, engine=job.engine)
+            net = steerable_classifier(sizes, job.orientations, engine=engine)
     return net, network_step(job, net, torch.randn(job.batch, 1, job.size, job.size))
 
 

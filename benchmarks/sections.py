@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from job import Job
+from job import WITHOUT_KERNEL, Job
 from workers import Plan
 
 from sfcnn import GroupConv2d
@@ -55,12 +55,12 @@ def _classifier(sizes: ClassifierSizes, scale: Scale, **options: int | str) -> J
 
 
 def mnist(scale: Scale) -> list[Comparison]:
-    """Training step and frozen evaluation of the paper's classifiers, Λ = 16, batch 64."""
+    """Training step and frozen evaluation of the paper's classifiers, Λ = 16, batch 32."""
     comparisons = []
     for name, sizes in {"mnist_benchmark": BENCHMARK, "mnist_baseline": BASELINE}.items():
         for mode in ("train", "eval"):
-            repeats = dict.fromkeys(scale.fastest(), 7) | {"direct": 3, "escnn": 2 if mode == "train" else 3}
-            comparisons.append((name, scale.plans(_classifier(sizes, scale, mode=mode), repeats)))
+            repeats = {"auto": 7, WITHOUT_KERNEL: 3, "escnn": 2 if mode == "train" else 3}
+            comparisons.append((name, scale.plans(_classifier(sizes, scale, mode=mode, batch=32), repeats)))
     return comparisons
 
 
@@ -75,16 +75,16 @@ def unet(scale: Scale) -> list[Comparison]:
     job = Job("unet", "", orientations=17, batch=1, size=320)
     if scale.quick:
         job = replace(job, orientations=3, size=32)
-    return [("membrane_unet", scale.plans(job, dict.fromkeys(scale.fastest(), 3) | {"direct": 2}))]
+    return [("membrane_unet", scale.plans(job, {"auto": 3, WITHOUT_KERNEL: 2}))]
 
 
 def growth(scale: Scale) -> list[Comparison]:
     """Training step of `mnist_baseline`, batch 16, at Λ = 16 and Λ = 32; the two in turn, for each engine."""
     plans: list[Plan] = []
-    for engine in (*scale.fastest(), "direct"):
+    for engine, repeats in (("auto", 5), ("direct", 1)):
         for orientations in (4, 8) if scale.quick else (16, 32):
             job = replace(_classifier(BASELINE, scale, batch=16), orientations=orientations)
-            plans += scale.plans(job, {engine: 5})
+            plans += scale.plans(job, {engine: repeats})
     return [("growth", plans)]
 
 
@@ -112,9 +112,7 @@ def size(scale: Scale) -> list[Comparison]:
 
 def memory(scale: Scale) -> list[Comparison]:
     """Peak memory of a training step of `mnist_benchmark`, batch 64: two steps, so that Adam has its averages."""
-    return [
-        ("memory", scale.plans(_classifier(BENCHMARK, scale), dict.fromkeys((*scale.fastest(), "direct", "escnn"), 1)))
-    ]
+    return [("memory", scale.plans(_classifier(BENCHMARK, scale), dict.fromkeys(("auto", WITHOUT_KERNEL, "escnn"), 1)))]
 
 
 #: The sections by name, in the order they are run: the short ones first.

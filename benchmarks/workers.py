@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Self
 
-from job import Job
+from job import WITHOUT_KERNEL, Job
 
 HERE = Path(__file__).parent
 
@@ -43,7 +43,8 @@ class Worker:
         else:
             command = [sys.executable, str(HERE / "own_sfcnn.py")]
         threads = {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
-        environment = os.environ | threads | {"PYTHONWARNINGS": "ignore"}
+        kernel = {"SFCNN_KERNEL": "0"} if job.engine == WITHOUT_KERNEL else {}
+        environment = os.environ | threads | kernel | {"PYTHONWARNINGS": "ignore"}
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
             [*command, json.dumps(asdict(job))],
