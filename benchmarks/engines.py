@@ -179,7 +179,7 @@ def fit(records: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, ...]]
 
 
 def check(records: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Per mode, with and without the kernel: the share of shapes where auto is within 10 % of the best, and the worst."""
+    """Per mode, with and without the kernel: on what share of shapes auto is within 10 % of the best, and the worst."""
     summary = {}
     for mode in MODES:
         for kernel in (True, False):
