@@ -51,10 +51,10 @@ def _source(records: Sequence[dict[str, Any]]) -> str:
     """Where numbers come from, of `sfcnn.io.provenance.provenance`."""
     versions = [record["versions"] for record in records]
     packages = [f"{name} {_both(v[name] for v in versions)}" for name in ("sfcnn", "torch", "python")]
-    commits = (f"`{record['commit']}`" for record in records)
+    commits = _both(f"`{record['commit']}`" for record in records if record["commit"])
     days = sorted(record["finished"][:10] for record in records)
     return (
-        f"{_both((days[0], days[-1]))}, commit {_both(commits)}, "
+        f"{_both((days[0], days[-1]))}, {f'commit {commits}, ' if commits else ''}"
         f"{', '.join(packages)}, {_both(record['processor'] for record in records)}, "
         f"threads of a run: {_both(record['threads'] for record in records)}"
     )
@@ -191,8 +191,9 @@ def importing() -> str:
 def borders() -> str:
     """What borders and pooling cost on turned digits and larger canvases (`benchmarks/borders.py`)."""
     results = load("benchmarks/results/borders.json")["results"]
-    rows = []
-    for basis, border, pool in dict.fromkeys((r["basis"], r["border"], r["pool"]) for r in results):
+    rows, ends, pools = [], ("none", "disk", "background"), ("max", "blur")
+    order = sorted({(r["basis"], ends.index(r["border"]), pools.index(r["pool"])) for r in results})
+    for basis, border, pool in ((basis, ends[first], pools[second]) for basis, first, second in order):
         found = [r for r in results if (r["basis"], r["border"], r["pool"]) == (basis, border, pool)]
         columns = [
             [r["errors"][0] for r in found],

@@ -149,3 +149,16 @@ def test_bad_arguments_are_named() -> None:
         MaxBlurPool()(torch.zeros(1, 2, 1, 4))
     with pytest.raises(ValueError, match=r"dimensions must be 2 \(maps\) or 3 \(features\), got 1"):
         BackgroundNorm(3, dimensions=1)
+
+
+def test_compiled_in_one_graph() -> None:
+    """Training and inference, on odd and even sizes."""
+    net = nn.Sequential(BackgroundNorm(3), DiskMask(), MaxBlurPool())
+    other = nn.Sequential(BackgroundNorm(3), DiskMask(), MaxBlurPool())
+    compiled = torch.compile(other, backend="aot_eager", fullgraph=True)
+    for side in (8, 9):
+        features = torch.randn(2, 3, 4, side, side)
+        torch.testing.assert_close(compiled(features), net(features))
+        torch.testing.assert_close(other.state_dict(), net.state_dict())
+    net.eval(), other.eval()
+    torch.testing.assert_close(compiled(features), net(features))
