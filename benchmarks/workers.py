@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -17,6 +18,9 @@ from typing import Any, Self
 from job import WITHOUT_KERNEL, Job
 
 HERE = Path(__file__).parent
+
+#: Seconds before each step. Threads of the worker before keep a processor busy for a while as they wait for more work.
+PAUSE = 0.5
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ def compare(name: str, plans: Sequence[Plan], peer: Path | None) -> list[dict[st
                 if active is None or turn >= plan.warmup + plan.repeats:
                     continue
                 try:
+                    time.sleep(PAUSE)
                     times[index].append(active.step())
                     if turn == plan.warmup + plan.repeats - 1:
                         results[index].update(_summary(plan, times[index]) | active.finish())

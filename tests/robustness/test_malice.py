@@ -71,7 +71,7 @@ PLACES = {
 def stopped() -> dict[str, Any]:
     """Settings of a run that would go on for one step, so that resuming it reads its checkpoint at once."""
     return {
-        "model": {"width": 0.1, "orientations": 2},
+        "model": {"width": 0.1, "orientations": 2, "padding": "same"},
         "images": {"dataset": "digits", "train_images": 8, "validation_images": 4},
         "optimization": {"epochs": 1, "batch_size": 8},
     }
