@@ -7,6 +7,7 @@ Rates are in billions of multiply-adds a second (GMAC/s), medians of several cal
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -19,11 +20,13 @@ import torch.nn.functional as F
 
 from sfcnn import GroupConv2d
 from sfcnn.io.files import new_file
-from sfcnn.ops.cost import Problem, work
+from sfcnn.ops.spectral.compiled import instruction_set
 
 # Layers of the paper's networks: channels in and out, kernel size, size of the maps, images.
 LAYERS = ((24, 32, 7, 28, 16), (36, 36, 7, 14, 32), (36, 64, 7, 7, 64), (64, 96, 5, 7, 64), (16, 24, 5, 28, 16))
 ORIENTATIONS = 16
+#: What is timed: an engine, and the setting of the compiled kernel for it.
+TIMED = {"direct": ("direct", "0"), "without kernel": ("spectral", "0"), "compiled": ("spectral", "1")}
 
 
 def seconds(run: Callable[[], object], repeats: int = 5) -> float:
@@ -62,23 +65,25 @@ def parts() -> dict[str, float]:
     return {name: count / duration / 1e9 for name, (count, duration) in times.items()}
 
 
-def layer(inputs: int, outputs: int, kernel_size: int, size: int, batch: int) -> dict[str, object]:
-    """Time of a training step per image by engine, and the rate of the spectral engine's products."""
+def layer(inputs: int, outputs: int, kernel_size: int, size: int, batch: int, peak: float) -> dict[str, object]:
+    """Time of a training step per image by engine, and the rate of the multiply-adds that mix channels."""
     result: dict[str, object] = {"layer": f"{inputs} → {outputs}, {kernel_size}×{kernel_size}, {size}×{size}"}
     features = torch.randn(batch, inputs, ORIENTATIONS, size, size, requires_grad=True)
-    for engine in ("direct", "spectral"):
+    for name, (engine, kernel) in TIMED.items():
+        os.environ["SFCNN_KERNEL"] = kernel
         module = GroupConv2d(inputs, outputs, kernel_size, ORIENTATIONS, padding="same", bias=False, engine=engine)
         gradient = torch.randn_like(module(features))
 
         def step(module: GroupConv2d = module, gradient: torch.Tensor = gradient) -> None:
             module(features).backward(gradient)
 
-        result[f"{engine} ms an image"] = 1e3 * seconds(step, 3) / batch
-    shape = (batch, inputs, outputs, ORIENTATIONS, module.basis.size, size, size, module.geometry)
-    _, _, tiles, _, mixing, *_ = work(Problem(*shape))["spectral"]
-    duration = float(result["spectral ms an image"]) * batch / 1e3  # type: ignore[arg-type]
-    # Forward, responses anew, and two adjoints of the mixing and one of the responses.
-    result["spectral GMAC/s"] = 3 * (tiles + mixing) / duration / 1e9
+        duration = seconds(step, 3) / batch
+        result[f"{name} ms an image"] = 1e3 * duration
+        if engine == "spectral":
+            # Complex products for 0 < m < Λ/2 and real ones for m = 0 and Λ/2, forward and for both gradients.
+            mixing = 3 * size**2 * (2 * ORIENTATIONS - 2) * inputs * outputs * module.basis.size
+            result[f"{name} GMAC/s"] = mixing / duration / 1e9
+            result[f"{name} share of the peak"] = mixing / duration / 1e9 / peak
     return result
 
 
@@ -94,8 +99,9 @@ def main() -> None:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
-        "parts": parts(),
-        "layers": [layer(*sizes) for sizes in LAYERS],
+        "kernel": instruction_set(),
+        "parts": (rates := parts()),
+        "layers": [layer(*sizes, next(iter(rates.values()))) for sizes in LAYERS],
     }
     text = json.dumps(results, indent=1, ensure_ascii=False)
     print(text)

@@ -5,7 +5,7 @@ it copies or keeps, calls it makes. `work` counts them and `PRICES` holds the pr
 `benchmarks/engines.py fit` found on one machine, none below what the machine can do at its best; the same script checks
 the choices on shapes it was not fitted to.
 Prices differ from machine to machine, but mostly by a common factor, which does not change the choice. "compiled" is
-the spectral engine by its compiled kernel; its prices are estimates from the share of the peak that the kernel reaches.
+the spectral engine by its compiled kernel.
 """
 
 from dataclasses import dataclass
@@ -17,18 +17,21 @@ from sfcnn.ops.spectral.chunks import count_chunks, tile_maps
 #: Nanoseconds per unit of each kind of work, by engine: for a training step (forward and backward) and for evaluation.
 PRICES: dict[str, dict[str, tuple[float, ...]]] = {
     "training": {
-        "direct": (1_430_000, 0.0315, 4.62, 6.54),
-        "atomic": (1_190_000, 0.126, 10.6, 0.02, 1.65, 6.58),
-        "spectral": (2_730_000, 2_490_000, 0.0406, 1.86, 0.02, 0.3, 5.44, 26.7),
-        "compiled": (3_500_000, 0.6, 0.045, 3.0, 27.0),
+        "direct": (559_000, 0.0201, 4.96, 6.83),
+        "atomic": (563_000, 0.114, 6.65, 0.0308, 1.04, 0.88),
+        "spectral": (2_330_000, 83_500, 0.0516, 1.48, 0.02, 0.3, 4.74, 15.2),
+        "compiled": (1_820_000, 0.136, 0.165, 0.00994, 0.00559, 0.0195, 0.316, 1.92, 16.4),
     },
     "evaluation": {
-        "direct": (161_000, 0.00945, 0.99, 0.597),
-        "atomic": (233_000, 0.0201, 1.68, 0.00667, 0.609, 0.355),
-        "spectral": (431_000, 928_000, 0.0134, 0.437, 0.00667, 0.1, 2.43, 4.83),
-        "compiled": (360_000, 0.2, 0.015, 1.0, 5.0),
+        "direct": (68_100, 0.00671, 0.893, 0.328),
+        "atomic": (158_000, 0.0168, 0.455, 0.0117, 0.36, 0.1),
+        "spectral": (10_000, 822_000, 0.018, 0.475, 0.00667, 0.1, 1.51, 2.32),
+        "compiled": (229_000, 0.0442, 0.0878, 0.00245, 0.00913, 0.0005, 0.0508, 0.249, 2.19),
     },
 }
+
+
+_LANES = 16  # of the compiled kernel in single precision
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,35 @@ def work(problem: Problem) -> dict[str, tuple[float, ...]]:
             maps + padding,
             mixing,
         ),
-        "compiled": (1.0, responses, p.pixels * mixing, maps + padding, mixing),
+        "compiled": (*_compiled_work(p), maps + padding, mixing),
     }
+
+
+def _compiled_work(p: Problem) -> tuple[float, ...]:
+    """Calls, pixels of windows, responses, their products, mixing, and the transforms of the compiled kernel.
+
+    It works on 16 places at a time: images, or pieces that an image is cut into if there are fewer. What does not fill
+    the 16 is computed all the same, and so is the frame of s − 1 pixels around each piece.
+    """
+    size, (height, width) = p.geometry.kernel_size, (p.geometry.output_size(n) for n in (p.height, p.width))
+    images = min(max(p.batch, 1), _LANES)
+    pieces = _LANES // images
+    cuts = [(-(-height // rows), -(-width // (pieces // rows))) for rows in range(1, pieces + 1)]
+    places = _LANES * -(-p.batch // images)
+    covered = float(places * min(h * w for h, w in cuts))
+    framed = float(places * min((h + size - 1) * (w + size - 1) for h, w in cuts))
+    ins, outs = p.in_channels * p.orientations, p.out_channels * p.orientations
+    lanes = -(-2 * p.out_channels // _LANES) * _LANES  # outputs of a frequency, as the gradient of the kernel has them
+    mixing = 2.0 * p.orientations * p.in_channels * p.atoms
+    return (
+        1.0,
+        covered * ins * size**2,
+        covered * ins * p.atoms,
+        covered * ins * p.atoms * size**2,
+        covered * mixing * p.out_channels,
+        covered * mixing * lanes / 2,
+        framed * ins * p.orientations + covered * outs * p.orientations,
+    )
 
 
 def predict(problem: Problem, training: bool) -> dict[str, float]:
