@@ -59,3 +59,13 @@ def test_it_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
     load.cache_clear()
     path.write_bytes(b"no library")
     assert info(capsys)["kernel"] == f"PyTorch only ({path} cannot be loaded)"
+
+
+def test_a_mistake_in_the_switch_is_named_before_anything_is_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SFCNN_KERNEL", "yes")
+    for words in (["info"], ["classify", "train", "--out", str(tmp_path / "run"), "--images.dataset", "digits"]):
+        assert main(words) == 2
+        assert "SFCNN_KERNEL is 'yes', expected 0, 1 or one of plain, avx2, avx512" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

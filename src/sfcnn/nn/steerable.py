@@ -11,6 +11,7 @@ from sfcnn.initialization import check_init, init_weight_, initial_std
 from sfcnn.nn.cache import FrozenKernel
 from sfcnn.ops import Atoms, Engine, Geometry, Padding, check_engine, sample_atoms
 from sfcnn.ops.rectify import rectify_
+from sfcnn.ops.spectral.compiled import read_switch
 from sfcnn.steering import check_orientations
 
 _BASIS_KEY = "_extra_state"  # torch's name for what `get_extra_state` returns
@@ -55,6 +56,7 @@ class SteerableConv2d(nn.Module):
             raise ValueError(f"reflections must be True or False, got {reflections!r}")
         check_init(init)
         check_engine(engine)
+        read_switch()  # a mistake in it shows before anything is computed or written
         self.in_channels, self.out_channels, self.orientations = in_channels, out_channels, orientations
         self.reflections = reflections
         self.basis = resolve_basis(basis, kernel_size)

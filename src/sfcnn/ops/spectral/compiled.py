@@ -18,11 +18,17 @@ _LARGEST_KERNEL, _MOST_ATOMS = 31, 512
 _SWITCH = "SFCNN_KERNEL"
 
 
-def instruction_set() -> str | None:
-    """The instructions that the kernel uses: "plain", "avx2" or "avx512"; None if it is not used at all."""
-    choice, library = os.environ.get(_SWITCH, ""), load()
+def read_switch() -> str:
+    """What the environment says about the kernel: nothing, "0", "1" or an instruction set."""
+    choice = os.environ.get(_SWITCH, "")
     if choice not in ("", "0", "1", *INSTRUCTION_SETS):
         raise ValueError(f"{_SWITCH} is {choice!r}, expected 0, 1 or one of {', '.join(INSTRUCTION_SETS)}")
+    return choice
+
+
+def instruction_set() -> str | None:
+    """The instructions that the kernel uses: "plain", "avx2" or "avx512"; None if it is not used at all."""
+    choice, library = read_switch(), load()
     if choice == "0" or library is None:
         return None
     name = library.name(INSTRUCTION_SETS.index(choice) if choice in INSTRUCTION_SETS else -1)
