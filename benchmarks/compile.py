@@ -45,7 +45,11 @@ class Case:
 
 
 CASES = (
-    Case("mnist_benchmark, Λ = 16, 28×28", lambda engine: mnist_benchmark(16, engine=engine), (16, 1, 28, 28)),
+    Case(
+        "mnist_benchmark, Λ = 16, 28×28",
+        lambda engine: mnist_benchmark(16, engine=engine, padding="same"),
+        (16, 1, 28, 28),
+    ),
     Case(
         "membrane_unet, Λ = 8, 6 channels, 3 levels, 64×64",
         lambda engine: membrane_unet(8, channels=6, levels=3, engine=engine),
@@ -55,7 +59,7 @@ CASES = (
 QUICK = (
     Case(
         "mnist_benchmark, Λ = 2, 2 layers, 12×12",
-        lambda engine: mnist_benchmark(2, ClassifierSizes((3, 3), (2, 2), ()), engine=engine),
+        lambda engine: mnist_benchmark(2, ClassifierSizes((3, 3), (2, 2), ()), engine=engine, padding="same"),
         (2, 1, 12, 12),
     ),
     Case(

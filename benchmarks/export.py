@@ -33,9 +33,9 @@ Case = tuple[str, Callable[[], nn.Module], tuple[int, ...]]
 
 CASES: list[Case] = [
     ("mnist_baseline, Λ = 16, 28×28", lambda: mnist_baseline(16), (16, 1, 28, 28)),
-    ("mnist_benchmark, Λ = 16, 28×28", lambda: mnist_benchmark(16), (16, 1, 28, 28)),
-    ("mnist_benchmark, Λ = 16, 28×28", lambda: mnist_benchmark(16), (1, 1, 28, 28)),
-    ("mnist_benchmark, Λ = 4, 28×28", lambda: mnist_benchmark(4), (16, 1, 28, 28)),
+    ("mnist_benchmark, Λ = 16, 28×28", lambda: mnist_benchmark(16, padding="same"), (16, 1, 28, 28)),
+    ("mnist_benchmark, Λ = 16, 28×28", lambda: mnist_benchmark(16, padding="same"), (1, 1, 28, 28)),
+    ("mnist_benchmark, Λ = 4, 28×28", lambda: mnist_benchmark(4, padding="same"), (16, 1, 28, 28)),
     (
         "membrane_unet, Λ = 8, 6 channels, 3 levels, 128×128",
         lambda: membrane_unet(8, channels=6, levels=3),
@@ -43,7 +43,7 @@ CASES: list[Case] = [
     ),
 ]
 QUICK: list[Case] = [
-    ("mnist_benchmark, Λ = 2, 28×28", lambda: mnist_benchmark(2), (2, 1, 28, 28)),
+    ("mnist_benchmark, Λ = 2, 28×28", lambda: mnist_benchmark(2, padding="same"), (2, 1, 28, 28)),
     ("membrane_unet, Λ = 2, 2 levels, 16×16", lambda: membrane_unet(2, channels=2, levels=2), (1, 1, 16, 16)),
 ]
 
