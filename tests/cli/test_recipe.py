@@ -75,4 +75,4 @@ def test_views_are_reported_apart(
     assert views.pop("views") == 3
     assert len(views.pop("errors_of_views")) == 1
     assert views == plain
-    assert "number of views must be at least 1, got 0" in fails(*words, "--views", "0")
+    assert "views must be a whole number from 1 to 360, got 0" in fails(*words, "--views", "0")

@@ -13,11 +13,11 @@ from sfcnn.classification.config import ClassificationConfig
 from sfcnn.classification.evaluate import Evaluation, batches, evaluate
 from sfcnn.classification.labelled import DIGITS, LabelledImages
 from sfcnn.classification.network import build_network
-from sfcnn.classification.views import Views
 from sfcnn.devices import choose_device, evaluating
 from sfcnn.io.images import read_images
 from sfcnn.io.runs import load_best, read_task
 from sfcnn.io.settings import make_settings
+from sfcnn.models.views import MeanProbability
 from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool
 
 
@@ -76,7 +76,8 @@ class Classifier:
         """The network, or the mean of what it says of several views."""
         if count == 1:
             return self.network
-        return Views(self.network, count, self.config.model.equivariance, self.config.images.resampling)
+        model, mode = self.config.model, self.config.images.resampling
+        return MeanProbability(self.network, count, orientations=model.equivariance, mode=mode).eval()
 
     def evaluate(
         self, labelled: LabelledImages, degrees: Sequence[float] = (0.0,), *, views: int = 1, **options: Any
@@ -134,7 +135,7 @@ def predict(
     Its zero is the network's own: only differences between images of one class mean something. Three samples at least
     make a parabola, so for Λ ≤ 2, as for a plain CNN, there is no orientation.
 
-    Another network may `decide` the class, such as `Views` of this one.
+    Another network may `decide` the class, such as `MeanProbability` of this one.
     """
     if images.dim() != 4 or not len(images):
         raise ValueError(f"predict expects images of shape (N, C, H, W), at least one, got {tuple(images.shape)}")

@@ -1,11 +1,12 @@
-"""A plain network on several views of its input, the usual way to make it less sensitive to rotations.
+"""A network on several views of its input, the usual way to make a plain one less sensitive to rotations.
 
 With views g_1 … g_N of an image, rotations by 2πn/N and on request their mirror images, and a network f,
 
     classification: F(I) = pool_n f(g_n I)              dense outputs: F(I) = pool_n g_n⁻¹ f(g_n I)
 
 where pool is the maximum or the mean. Trained this way and with the maximum of features this is TI-pooling; a mean
-around a network that was trained without views is test-time augmentation. Either way it costs N times the network.
+around a network that was trained without views is test-time augmentation. Either way it costs N times the network. A
+network with Λ orientations sees nothing new in rotations by 2π/Λ: its views are spread over [0, 2π/Λ) instead.
 
 Multiples of 90° move pixels onto pixels, so that F is exactly invariant (or equivariant) under quarter turns if N is
 divisible by 4. Other angles are a number of quarter turns and a rest within 90° that is resampled, with the ground of
@@ -38,33 +39,34 @@ class View(NamedTuple):
     turns: int
     rest: float
     mirrored: bool = False
+    mode: str = "bilinear"  #: of resampling, as in `sfcnn.rotate`
 
     def apply(self, images: Tensor) -> Tensor:
         """Images (…, H, W) → the view of them."""
         images = images.flip(-1) if self.mirrored else images
         images = images.rot90(self.turns, (-2, -1)) if self.turns else images
-        return _turn(images, self.rest)
+        return self._turn(images, self.rest)
 
     def undo(self, maps: Tensor) -> Tensor:
         """Maps (…, H, W) on the view → maps on the image."""
-        maps = _turn(maps, -self.rest).rot90(-self.turns, (-2, -1))
+        maps = self._turn(maps, -self.rest).rot90(-self.turns, (-2, -1))
         return maps.flip(-1) if self.mirrored else maps
 
+    def _turn(self, maps: Tensor, angle: float) -> Tensor:
+        return rotate(maps, angle, self.mode) if angle else maps
 
-def _turn(maps: Tensor, angle: float) -> Tensor:
-    return rotate(maps, angle, "bilinear") if angle else maps
 
-
-def make_views(views: int, mirrored: bool = False) -> list[View]:
-    """Rotations by 2πn/N, n = 0 … N − 1, and on request their mirror images.
+def make_views(views: int, mirrored: bool = False, orientations: int = 1, mode: str = "bilinear") -> list[View]:
+    """Rotations by 2πn/(NΛ), n = 0 … N − 1, and on request their mirror images.
 
     >>> [(view.turns, round(math.degrees(view.rest))) for view in make_views(8)]
     [(0, 0), (0, 45), (1, 0), (1, 45), (2, 0), (2, 45), (3, 0), (3, 45)]
     """
     check_view_count(views)
-    angles = [divmod(4 * n, views) for n in range(views)]  # quarter turns, and what is left in 1/N of one
+    steps = views * orientations  # in a circle
+    angles = [divmod(4 * n, steps) for n in range(views)]  # quarter turns, and what is left in parts of one
     sides = (False, True) if mirrored else (False,)
-    return [View(turns, math.pi / 2 * left / views, side) for side in sides for turns, left in angles]
+    return [View(turns, math.pi / 2 * left / steps, side, mode) for side in sides for turns, left in angles]
 
 
 class ViewPool(nn.Module):
@@ -81,6 +83,8 @@ class ViewPool(nn.Module):
         pool: "max" or "mean".
         dense: the output is a map of the input's size. Where views at other angles than multiples of 90° do not see a
             pixel, it is pooled over those that do.
+        orientations: Λ of the network, 1 if it is a plain one: the views are spread over [0, 2π/Λ).
+        mode: how images are resampled, "bilinear" or "bicubic".
 
     >>> net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveMaxPool2d(1), nn.Flatten())
     >>> images = torch.rand(2, 1, 9, 9)
@@ -90,12 +94,20 @@ class ViewPool(nn.Module):
     """
 
     def __init__(
-        self, net: nn.Module, views: int = 4, *, mirrored: bool = False, pool: str = "max", dense: bool = False
+        self,
+        net: nn.Module,
+        views: int = 4,
+        *,
+        mirrored: bool = False,
+        pool: str = "max",
+        dense: bool = False,
+        orientations: int = 1,
+        mode: str = "bilinear",
     ) -> None:
         super().__init__()
         if pool not in VIEW_POOLS:
             raise ValueError(f"unknown pool {pool!r}, choose one of {list(VIEW_POOLS)}")
-        self.views = make_views(views, mirrored)
+        self.views = make_views(views, mirrored, orientations, mode)
         self.net, self.pool, self.dense = net, pool, dense
 
     def forward(self, images: Tensor) -> Tensor:
@@ -130,3 +142,21 @@ class ViewPool(nn.Module):
         mirrored = any(view.mirrored for view in self.views)
         turned = len(self.views) // (1 + mirrored)
         return f"views={turned}, mirrored={mirrored}, pool={self.pool!r}, dense={self.dense}"
+
+
+class MeanProbability(ViewPool):
+    """ln of the mean probability over views, ln (1/N) Σ_n softmax f(g_n I): test-time averaging of a classifier.
+
+    Shapes: images (B, C, H, W) → (B, classes), logits whose softmax is the mean.
+
+    Arguments are those of `ViewPool`. It takes as much memory as the classifier: fewer images are computed at a time.
+    """
+
+    def __init__(self, net: nn.Module, views: int, *, orientations: int = 1, mode: str = "bilinear") -> None:
+        probabilities = nn.Sequential(net, nn.Softmax(1))
+        super().__init__(probabilities, views, pool="mean", orientations=orientations, mode=mode)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images → logarithms of probabilities."""
+        parts = images.split(max(1, len(images) // len(self.views)))
+        return torch.cat([super(MeanProbability, self).forward(part) for part in parts]).log()

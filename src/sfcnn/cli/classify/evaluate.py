@@ -52,17 +52,17 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     from sfcnn.classification import load
     from sfcnn.classification.confusion import confusion_figure
     from sfcnn.classification.evaluate import even_degrees
-    from sfcnn.classification.views import view_angles
     from sfcnn.cli.console import make_console, progress
     from sfcnn.cli.tables import class_table, error_table
     from sfcnn.io.files import check_output, write_json
+    from sfcnn.models.views import check_view_count
     from sfcnn.pictures import save_figure
 
     for output in filter(None, (arguments.out, arguments.confusion)):
         check_output(output, overwrite=arguments.overwrite)
     if arguments.images is not None and arguments.images < 1:
         raise ValueError(f"--images must be at least 1, got {arguments.images}")
-    view_angles(arguments.views)  # which says what is wrong before images are read
+    check_view_count(arguments.views)  # which says what is wrong before images are read
     degrees = even_degrees(1 if arguments.angles is None else arguments.angles)
     classifier = load(arguments.run, arguments.device)
     labelled, name = _images(classifier, arguments)

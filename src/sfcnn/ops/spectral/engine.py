@@ -148,11 +148,6 @@ def spectral_group(
     return result
 
 
-@spectral_group.register_fake
-def _(features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], moves: list[int]) -> Tensor:
-    return _room(features, kernel, _geometry(filters, moves))
-
-
 @torch.library.custom_op("sfcnn::spectral_rectified", mutates_args=())
 def spectral_rectified(
     features: Tensor,
@@ -173,17 +168,14 @@ def spectral_rectified(
     return result
 
 
-@spectral_rectified.register_fake
-def _(
-    features: Tensor,
-    kernel: Tensor,
-    filters: Tensor,
-    frequencies: list[int],
-    moves: list[int],
-    scale: Tensor,
-    shift: Tensor,
+def _fake_result(
+    features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], moves: list[int], *after: Tensor
 ) -> Tensor:
     return _room(features, kernel, _geometry(filters, moves))
+
+
+spectral_group.register_fake(_fake_result)
+spectral_rectified.register_fake(_fake_result)
 
 
 @torch.library.custom_op("sfcnn::spectral_group_backward", mutates_args=())

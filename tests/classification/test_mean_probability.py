@@ -9,18 +9,16 @@ from sfcnn.classification.config import ClassificationConfig, ImagesConfig, Mode
 from sfcnn.classification.labelled import LabelledImages
 from sfcnn.classification.network import build_network
 from sfcnn.classification.predict import Classifier
-from sfcnn.classification.views import Views, view_angles
 from sfcnn.group import rotate
+from sfcnn.models.views import MeanProbability, make_views
 
 
-def test_angles_are_even_within_a_step_of_the_network() -> None:
+def test_views_are_even_within_a_step_of_the_network() -> None:
     for count, orientations in ((1, 4), (3, 1), (5, 16)):
-        angles = view_angles(count, orientations)
-        assert len(angles) == count
-        steps = [2 * math.pi / (orientations * count) * index for index in range(count)]
-        assert angles == pytest.approx(steps)
-    with pytest.raises(ValueError, match="the number of views must be at least 1, got 0"):
-        view_angles(0)
+        angles = [math.pi / 2 * view.turns + view.rest for view in make_views(count, orientations=orientations)]
+        assert angles == pytest.approx([2 * math.pi / (orientations * count) * index for index in range(count)])
+    with pytest.raises(ValueError, match="views must be a whole number from 1 to 360, got 0"):
+        make_views(0)
 
 
 def classifier(kind: str = "steerable", orientations: int = 4) -> Classifier:
@@ -42,7 +40,9 @@ def test_the_mean_probability_decides(kind: str, equivariance: int) -> None:
             for index in range(3)
         ]
         mean = torch.stack(parts).mean(0)
-        torch.testing.assert_close(Views(ours.network, 3, equivariance)(images).softmax(1), mean)
+        torch.testing.assert_close(
+            MeanProbability(ours.network, 3, orientations=equivariance).eval()(images).softmax(1), mean
+        )
     found, plain = ours.predict(images, views=3), ours.predict(images)
     assert torch.equal(found.numbers, mean.argmax(1))
     torch.testing.assert_close(found.probabilities, mean.amax(1))
