@@ -162,3 +162,14 @@ def test_compiled_in_one_graph() -> None:
         torch.testing.assert_close(other.state_dict(), net.state_dict())
     net.eval(), other.eval()
     torch.testing.assert_close(compiled(features), net(features))
+
+
+@pytest.mark.parametrize("side", [12, 13])
+def test_a_mask_keeps_the_disk_and_nothing_beyond_its_edge(side: int, dtype: torch.dtype) -> None:
+    features = 1 + torch.rand(2, 3, 4, side, side, dtype=dtype)
+    masked = DiskMask(edge=2.0)(features)
+    axis = torch.arange(side) - (side - 1) / 2
+    distance = (axis.square()[:, None] + axis.square()).sqrt()
+    assert masked[..., distance < side / 2 - 1].equal(features[..., distance < side / 2 - 1])
+    assert (masked[..., distance > side / 2 + 1] == 0).all()
+    assert (distance > side / 2 + 1).any()
