@@ -98,15 +98,17 @@ def _compiled_work(p: Problem) -> tuple[float, ...]:
     covered = float(places * min(h * w for h, w in cuts))
     framed = float(places * min((h + size - 1) * (w + size - 1) for h, w in cuts))
     ins, outs = p.in_channels * p.orientations, p.out_channels * p.orientations
-    lanes = -(-2 * p.out_channels // _LANES) * _LANES  # outputs of a frequency, as the gradient of the kernel has them
-    mixing = 2.0 * p.orientations * p.in_channels * p.atoms
+    half_lanes = _LANES // 2
+    lanes = -(-p.out_channels // half_lanes) * half_lanes  # outputs, as the gradient of the kernel has them
+    products = 2.0 * p.orientations - (p.orientations // 2 + 1)  # three real ones where Y is complex
+    mixing = products * p.in_channels * p.atoms
     return (
         1.0,
         covered * ins * size**2,
         covered * ins * p.atoms,
         covered * ins * p.atoms * size**2,
         covered * mixing * p.out_channels,
-        covered * mixing * lanes / 2,
+        covered * mixing * lanes,
         framed * ins * p.orientations + covered * outs * p.orientations,
     )
 

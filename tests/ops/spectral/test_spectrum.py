@@ -4,6 +4,8 @@ from spectral_checks import ORIENTATIONS
 
 from sfcnn.harmonics import resolve_basis
 from sfcnn.ops.spectral.spectrum import (
+    complete,
+    complete_adjoint,
     group_harmonics,
     half_spectrum,
     mixing_kernel,
@@ -48,3 +50,19 @@ def test_each_slab_feeds_one_frequency_where_the_band_limits_allow(orientations:
         for index in range(run.length)
     ]
     assert len(used) == len(set(used)) == len(harmonics) * orientations
+
+
+@pytest.mark.parametrize("orientations", ORIENTATIONS)
+@pytest.mark.parametrize("preset", ["bandlimited", "paper"])
+def test_the_imaginary_part_takes_the_same_numbers(orientations: int, preset: str) -> None:
+    """What makes Im Y of the responses is a rotation of what makes Re Y: twice it is −1, and it has its adjoint."""
+    harmonics = group_harmonics(resolve_basis(preset, 5).frequencies)
+    size = resolve_basis(preset, 5).size
+    kernel = mixing_kernel(torch.randn(2, 3, orientations, size, dtype=torch.float64), harmonics)
+    real, imaginary = complete(kernel, harmonics, orientations).chunk(2, dim=1)
+    assert torch.equal(real, kernel)
+    torch.testing.assert_close(complete(imaginary, harmonics, orientations).chunk(2, dim=1)[1], -kernel)
+    gradient = torch.randn(len(kernel), 4, kernel.shape[2], dtype=torch.float64)
+    adjoint = complete_adjoint(gradient, harmonics, orientations)
+    whole = complete(kernel, harmonics, orientations)
+    torch.testing.assert_close((whole * gradient).sum(), (kernel * adjoint).sum())

@@ -118,7 +118,7 @@ def prepare(
         threads=torch.get_num_threads(),
         batch=batch,
         channels=channels,
-        out_channels=kernel.shape[1] // 2,
+        out_channels=kernel.shape[1],
         orientations=orientations,
         height=height,
         width=width,

@@ -27,7 +27,7 @@ lift = direct.lift
 
 
 def group_kernel(weight: Tensor, atoms: Atoms) -> Tensor:
-    """The coefficients (⌊Λ/2⌋ + 1, 2Ĉ, 2·C·Q) of all products, from weights (Ĉ, C, Λ, Q)."""
+    """The coefficients (⌊Λ/2⌋ + 1, Ĉ, 2·C·Q) of all products, from weights (Ĉ, C, Λ, Q)."""
     kernel: Tensor = torch.ops.sfcnn.spectral_kernel(weight, list(atoms.frequencies))
     return kernel
 
@@ -74,14 +74,14 @@ def _in_format_of(features: Tensor, result: Tensor) -> Tensor:
 
 @torch.library.custom_op("sfcnn::spectral_kernel", mutates_args=())
 def spectral_kernel(weight: Tensor, frequencies: list[int]) -> Tensor:
-    """Weights (Ĉ, C, Λ, Q) → coefficients (⌊Λ/2⌋ + 1, 2Ĉ, 2·C·Q)."""
+    """Weights (Ĉ, C, Λ, Q) → coefficients (⌊Λ/2⌋ + 1, Ĉ, 2·C·Q)."""
     return mixing_kernel(weight, group_harmonics(tuple(frequencies)))
 
 
 @spectral_kernel.register_fake
 def _(weight: Tensor, frequencies: list[int]) -> Tensor:
     out_channels, in_channels, orientations, size = weight.shape
-    return weight.new_empty(half_spectrum(orientations), 2 * out_channels, 2 * in_channels * size)
+    return weight.new_empty(half_spectrum(orientations), out_channels, 2 * in_channels * size)
 
 
 @torch.library.custom_op("sfcnn::spectral_kernel_backward", mutates_args=())
@@ -115,7 +115,7 @@ def _prepare(
     features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], geometry: Geometry
 ) -> tuple[list[Chunk], TiledMaps, Mixing]:
     """What one call works with: its chunks, its maps and its matrices, which share their buffers."""
-    out_channels = kernel.shape[1] // 2
+    out_channels = kernel.shape[1]
     tiling, chunks = plan(features.shape, out_channels, len(frequencies), geometry)
     buffers = Buffers(features)
     maps = TiledMaps(features, out_channels, tiling, buffers)
@@ -126,7 +126,7 @@ def _room(features: Tensor, kernel: Tensor, geometry: Geometry) -> Tensor:
     """An empty tensor for the result (B, Ĉ, Λ, H', W')."""
     batch, _, orientations, height, width = features.shape
     size = geometry.output_size(height), geometry.output_size(width)
-    return features.new_empty(batch, kernel.shape[1] // 2, orientations, *size)
+    return features.new_empty(batch, kernel.shape[1], orientations, *size)
 
 
 @torch.library.custom_op("sfcnn::spectral_group", mutates_args=())

@@ -10,12 +10,20 @@ import torch
 from torch import Tensor
 
 from sfcnn.ops.spectral.chunks import Buffers
-from sfcnn.ops.spectral.spectrum import Harmonic, Run, group_harmonics, half_spectrum, mixing_runs
+from sfcnn.ops.spectral.spectrum import (
+    Harmonic,
+    Run,
+    complete,
+    complete_adjoint,
+    group_harmonics,
+    half_spectrum,
+    mixing_runs,
+)
 from sfcnn.ops.spectral.toeplitz import Tiling
 
 
 class Mixing:
-    """The atoms and the kernel (half, 2Ĉ, 2·C·Q) of one call, as matrices for its tiles."""
+    """The atoms and the kernel (half, Ĉ, 2·C·Q) of one call, as matrices for its tiles."""
 
     def __init__(
         self,
@@ -28,11 +36,11 @@ class Mixing:
     ) -> None:
         self.orientations = orientations
         self.half = half_spectrum(orientations)
-        self.out_channels = kernel.shape[1] // 2
+        self.out_channels = kernel.shape[1]
         self.channels = kernel.shape[2] // (2 * len(frequencies))
         self.harmonics: tuple[Harmonic, ...] = group_harmonics(tuple(frequencies))
         self.runs: tuple[Run, ...] = mixing_runs(orientations, self.harmonics)
-        self.kernel = kernel
+        self.kernel = complete(kernel, self.harmonics, orientations)
         self.tiling = tiling
         self.buffers = buffers
         self.toeplitz = [self._toeplitz(filters, harmonic) for harmonic in self.harmonics]
@@ -149,9 +157,9 @@ class Mixing:
         return [torch.zeros_like(self._coefficients(run), memory_format=torch.contiguous_format) for run in self.runs]
 
     def kernel_gradient(self, totals: list[Tensor]) -> Tensor:
-        """The totals of all runs, put together: (half, 2Ĉ, 2·C·Q)."""
+        """The totals of all runs, put together: (half, Ĉ, 2·C·Q)."""
         gradient = torch.zeros_like(self.kernel)
         rows = [slice(None if run.mirrored else self.out_channels) for run in self.runs]
         for run, some, total in zip(self.runs, rows, totals, strict=True):
             gradient[run.first : run.first + run.length, some, self.columns[run.harmonic][run.columns]] = total
-        return gradient
+        return complete_adjoint(gradient, self.harmonics, self.orientations)

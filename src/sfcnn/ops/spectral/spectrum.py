@@ -11,6 +11,10 @@ V_n = Im Z(n) where it is not zero. The responses of X_n and V_n to the parts a 
 
     slab X_n:  A(n)  = (Xa − Vb) + i (Xb + Va)      stored as (real, imaginary)
     slab V_n:  A(−n) = (Xa + Vb) + i (Xb − Va)      stored as (imaginary, real)
+
+The kernel holds the coefficients of Re Y alone. With a and b for the first and second stored part of a response,
+
+    Re Y = a x + b y,   Im Y = σ (a y − b x),   σ = ±1 known for each pair of slab and harmonic.
 """
 
 import math
@@ -138,37 +142,41 @@ def _phases(orientations: int) -> Tensor:
     return frequencies[:, None] * torch.arange(orientations, device="cpu") * (2 * math.pi / orientations)
 
 
+def sign(m: int, columns: int, frequency: int, orientations: int) -> int:
+    """σ of the responses that feed frequency m in a column part."""
+    n = m + frequency if columns == 0 else frequency - m
+    conjugate, swapped = columns == 1, _slab(n, orientations)[1]
+    return 1 if frequency == 0 or conjugate == swapped else -1
+
+
 @lru_cache(maxsize=64)
 def _pair_tensor(orientations: int, frequency: int) -> Tensor:
-    """From weights w = w_0 + i w_1 at Λ relative orientations to real 2×2 blocks: float64 (half, 2, 2, 2, Λ, 2).
+    """From weights w = w_0 + i w_1 at Λ relative orientations to a and b: float64 (half, 2, 2, Λ, 2).
 
-    Axes: output frequency m, column part (A(m+k) or conj A(k−m)), part of Y, stored part of A, orientation, part of w.
+    Axes: output frequency m, column part (A(m+k) or conj A(k−m)), stored part of A, orientation, part of w.
     """
     half = half_spectrum(orientations)
-    tensor = torch.zeros(half, 2, 2, 2, orientations, 2, dtype=torch.float64, device="cpu")
+    tensor = torch.zeros(half, 2, 2, orientations, 2, dtype=torch.float64, device="cpu")
     cos, sin = _phases(orientations).cos(), _phases(orientations).sin()
     for m in range(half):
         mirrored = _mirrored(m, orientations)
-        for columns, n, sign in ((0, m + frequency, 1.0), (1, frequency - m, -1.0)):
+        for columns, n, side in ((0, m + frequency, 1.0), (1, frequency - m, -1.0)):
             if columns == 1 and not mirrored:
                 continue
-            scale = 0.5 if mirrored else 1.0
-            # W(±m) = Σ_d (w_0 + i w_1)(cos md ∓ i sin md)
-            real = torch.stack([cos[m], sign * sin[m]], dim=-1)
-            imaginary = torch.stack([-sign * sin[m], cos[m]], dim=-1)
-            block = torch.stack([torch.stack([real, -imaginary]), sign * torch.stack([imaginary, real])])
-            if _slab(n, orientations)[1]:
-                block = block.flip(1)
-            tensor[m, columns] = scale * block
+            # W(±m) = Σ_d (w_0 + i w_1)(cos md ∓ i sin md), and Re Y = Re W Re A − Im W Im A for either sign
+            real = torch.stack([cos[m], side * sin[m]], dim=-1)
+            imaginary = torch.stack([-side * sin[m], cos[m]], dim=-1)
+            block = torch.stack([real, -imaginary])
+            swapped = _slab(n, orientations)[1]
+            tensor[m, columns] = (0.5 if mirrored else 1.0) * (block.flip(0) if swapped else block)
     return tensor
 
 
 @lru_cache(maxsize=64)
 def _single_tensor(orientations: int) -> Tensor:
-    """The same for k = 0 and real weights: float64 (half, 2, 2, 1, Λ, 1); the column parts are X_m and V_m."""
+    """The same for k = 0 and real weights: float64 (half, 2, 1, Λ, 1); the column parts are X_m and V_m."""
     cos, sin = _phases(orientations).cos(), _phases(orientations).sin()
-    blocks = torch.stack([torch.stack([cos, -sin], dim=1), torch.stack([sin, cos], dim=1)], dim=1)
-    return blocks[:, :, :, None, :, None]
+    return torch.stack([cos, sin], dim=1)[:, :, None, :, None]
 
 
 def _table(orientations: int, harmonic: Harmonic, like: Tensor) -> Tensor:
@@ -177,7 +185,7 @@ def _table(orientations: int, harmonic: Harmonic, like: Tensor) -> Tensor:
 
 
 def mixing_kernel(weight: Tensor, harmonics: tuple[Harmonic, ...]) -> Tensor:
-    """The coefficients of all products: weights (Ĉ, C, Λ, Q) → (half, 2Ĉ, 2·C·Q).
+    """The coefficients of Re Y in all products: weights (Ĉ, C, Λ, Q) → (half, Ĉ, 2·C·Q).
 
     Columns run over harmonics, their two column parts, input channels, stored parts and rings.
     """
@@ -185,18 +193,53 @@ def mixing_kernel(weight: Tensor, harmonics: tuple[Harmonic, ...]) -> Tensor:
     for harmonic in harmonics:
         table = _table(weight.shape[2], harmonic, weight)
         parts = weight[..., harmonic.positions()]  # (Ĉ, C, Λ, rings, parts of w)
-        pieces.append(torch.einsum("mtpidw,ocdjw->mpotcij", table, parts).flatten(3))
-    return torch.cat(pieces, dim=-1).flatten(1, 2)
+        pieces.append(torch.einsum("mtidw,ocdjw->motcij", table, parts).flatten(2))
+    return torch.cat(pieces, dim=-1)
 
 
 def mixing_kernel_adjoint(gradient: Tensor, harmonics: tuple[Harmonic, ...], shape: Sequence[int]) -> Tensor:
-    """The adjoint of the linear map `mixing_kernel`: (half, 2Ĉ, 2·C·Q) → weights of that shape (Ĉ, C, Λ, Q)."""
-    out_channels, in_channels, orientations, _ = shape
+    """The adjoint of the linear map `mixing_kernel`: (half, Ĉ, 2·C·Q) → weights of that shape (Ĉ, C, Λ, Q)."""
+    in_channels, orientations = shape[1:3]
     weight = gradient.new_empty(tuple(shape))
-    widths = [2 * in_channels * harmonic.size for harmonic in harmonics]
-    for harmonic, piece in zip(harmonics, gradient.split(widths, dim=-1), strict=True):
-        axes = (len(gradient), 2, out_channels, 2, in_channels, harmonic.parts, len(harmonic.real))
+    for harmonic, piece in zip(harmonics, _by_harmonic(gradient, harmonics, in_channels), strict=True):
         table = _table(orientations, harmonic, gradient)
-        parts = torch.einsum("mtpidw,mpotcij->ocdjw", table, piece.reshape(axes))
-        weight[..., harmonic.positions()] = parts
+        weight[..., harmonic.positions()] = torch.einsum("mtidw,motcij->ocdjw", table, piece)
     return weight
+
+
+def _by_harmonic(kernel: Tensor, harmonics: tuple[Harmonic, ...], channels: int) -> list[Tensor]:
+    """The columns of a kernel (…, 2·C·Q), for each harmonic (…, 2, C, stored parts, rings)."""
+    pieces = kernel.split([2 * channels * harmonic.size for harmonic in harmonics], dim=-1)
+    return [
+        piece.unflatten(-1, (2, channels, harmonic.parts, len(harmonic.real)))
+        for harmonic, piece in zip(harmonics, pieces, strict=True)
+    ]
+
+
+@lru_cache(maxsize=64)
+def _signs(orientations: int, frequency: int) -> Tensor:
+    """σ for all m and column parts: float64 (half, 2)."""
+    signs = [[sign(m, t, frequency, orientations) for t in (0, 1)] for m in range(half_spectrum(orientations))]
+    return torch.tensor(signs, dtype=torch.float64, device="cpu")
+
+
+def complete(kernel: Tensor, harmonics: tuple[Harmonic, ...], orientations: int) -> Tensor:
+    """The coefficients of Re Y and of Im Y: (half, Ĉ, 2·C·Q) → (half, 2Ĉ, 2·C·Q)."""
+    imaginary = []
+    channels = kernel.shape[-1] // (2 * sum(harmonic.size for harmonic in harmonics))
+    for harmonic, piece in zip(harmonics, _by_harmonic(kernel, harmonics, channels), strict=True):
+        if harmonic.frequency:
+            signs = _signs(orientations, harmonic.frequency).to(kernel)[:, None, :, None, None, None]
+            a, b = (signs * piece).split(1, dim=-2)
+            imaginary.append(torch.cat([-b, a], dim=-2).flatten(2))
+        else:  # the two stored parts are the column parts
+            a, b = piece.split(1, dim=2)
+            imaginary.append(torch.cat([-b, a], dim=2).flatten(2))
+    return torch.cat([kernel, torch.cat(imaginary, dim=-1)], dim=1)
+
+
+def complete_adjoint(gradient: Tensor, harmonics: tuple[Harmonic, ...], orientations: int) -> Tensor:
+    """The adjoint of the linear map `complete`: (half, 2Ĉ, 2·C·Q) → (half, Ĉ, 2·C·Q)."""
+    real, imaginary = gradient.chunk(2, dim=1)
+    # Twice the map from Re Y to Im Y is −1, so that its adjoint, its inverse too, is the map with the other sign.
+    return real - complete(imaginary, harmonics, orientations).chunk(2, dim=1)[1]

@@ -180,7 +180,7 @@ struct Call {
         const double bands = a.bands[0] * a.bands[1];
         const double rows = double(extent[0]) / a.bands[0], columns = double(extent[1]) / a.bands[1];
         // Cycles for a strip of one slab: to mix and respond, and to read it and transform it with its frame.
-        const double inner = 2.0 * problem.atoms * problem.out_channels + 6.0 * problem.kernel_size * problem.kernel_size;
+        const double inner = 1.5 * problem.atoms * problem.out_channels + 6.0 * problem.kernel_size * problem.kernel_size;
         const double outer = problem.orientations + 40.0;
         a.cost = bands * (rows * columns * inner + (rows + reach) * (columns + reach) * outer);
         if (a.bytes > largest_bytes) a.cost *= 1e6;
@@ -279,7 +279,7 @@ SFCNN_EXPORT int64_t sfcnn_spectral_workspace(const sfcnn::Problem* problem, int
     return bytes;
 }
 
-// Features (B, C, Λ, H, W) and kernel (half, 2Ĉ, 2·C·Q) → result (B, Ĉ, Λ, H', W').
+// Features (B, C, Λ, H, W) and kernel (half, Ĉ, 2·C·Q) → result (B, Ĉ, Λ, H', W').
 SFCNN_EXPORT int sfcnn_spectral_forward(const sfcnn::Problem* problem, const void* features, const void* kernel,
                                         void* result) {
     return sfcnn::run(*problem, false, [&](const sfcnn::Call& call) { call.forward(features, kernel, result); });

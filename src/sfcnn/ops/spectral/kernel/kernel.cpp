@@ -64,10 +64,10 @@ void backward(const void* made, const Job& job, const void* gradient, const void
             if (total)
                 for (int c = 0; c < channels; c++)
                     responses.respond(c, work.slabs + (channel + c) * p.orientations * work.slab);
-            for (int m = 0; m < plan.half; m++) {
+            for (int p = 0; p < plan.products; p++) {
                 if (total)
-                    mixing.correlate(m, channel, strips.groups, work.responses, work.turned, static_cast<Real*>(total));
-                mixing.mix_adjoint(m, channel, strips.groups, static_cast<const Real*>(weights), work.mixed,
+                    mixing.correlate(p, channel, strips.groups, work.responses, work.turned, static_cast<Real*>(total));
+                mixing.mix_adjoint(p, channel, strips.groups, static_cast<const Real*>(weights), work.mixed,
                                    work.responses);
             }
             for (int c = 0; c < channels; c++)
@@ -84,8 +84,8 @@ template <class Real> constexpr Kernel make_kernel() {
         lanes<Real>,
         make_plan<Real>,
         workspace<Real>,
-        [](const void* plan) -> std::size_t { return P(plan)->weight[P(plan)->half]; },
-        [](const void* plan) -> std::size_t { return P(plan)->total[P(plan)->half]; },
+        [](const void* plan) -> std::size_t { return P(plan)->products * P(plan)->weights(); },
+        [](const void* plan) -> std::size_t { return P(plan)->products * P(plan)->totals(); },
         [](const void* plan, const void* kernel, int m, bool adjoint, void* weights) {
             Mixing<Real>{*P(plan)}.pack(C(kernel), m, adjoint, static_cast<Real*>(weights));
         },

@@ -170,23 +170,23 @@ void analyse_adjoint(const Plan<Real>& plan, const Job& job, const Workspace<Rea
     }
 }
 
-// Y of some strips → their outputs, y = G Y.
+// The products of some strips → their outputs, y = G P.
 template <class Real> void synthesize(const Plan<Real>& plan, const Strips& strips, const Workspace<Real>& w) {
-    const int L = plan.problem.orientations, outs = plan.problem.out_channels, W = width<Real>;
+    const int L = plan.problem.orientations, P = plan.products, outs = plan.problem.out_channels, W = width<Real>;
     const Size map = Size(w.padded_strips) * lanes<Real>;
     for (int g = 0; g < strips.groups; g++)
         for (int o = 0; o < outs; o++)
-            multiply<false>(L, L, plan.synthesis, w.mixed + (Size(g) * L * outs + o) * W, Size(outs) * W,
+            multiply<false>(L, P, plan.synthesis, w.mixed + (Size(g) * P * outs + o) * W, Size(outs) * W,
                             w.outputs + o * L * map + strips.first * lanes<Real> + g * W, map);
 }
 
 template <class Real> void synthesize_adjoint(const Plan<Real>& plan, const Strips& strips, const Workspace<Real>& w) {
-    const int L = plan.problem.orientations, outs = plan.problem.out_channels, W = width<Real>;
+    const int L = plan.problem.orientations, P = plan.products, outs = plan.problem.out_channels, W = width<Real>;
     const Size map = Size(w.padded_strips) * lanes<Real>;
     for (int g = 0; g < strips.groups; g++)
         for (int o = 0; o < outs; o++)
-            multiply<false>(L, L, plan.synthesis_adjoint, w.outputs + o * L * map + strips.first * lanes<Real> + g * W,
-                            map, w.mixed + (Size(g) * L * outs + o) * W, Size(outs) * W);
+            multiply<false>(P, L, plan.synthesis_adjoint, w.outputs + o * L * map + strips.first * lanes<Real> + g * W,
+                            map, w.mixed + (Size(g) * P * outs + o) * W, Size(outs) * W);
 }
 
 // max(0, scale · y + shift) in place. NaN stays NaN.
@@ -199,10 +199,10 @@ template <class Real> void rectify(Real scale, Real shift, Real* numbers, Size c
 
 template <class Real> void write_result(const Plan<Real>& plan, const Job& job, const Workspace<Real>& w, Real* result) {
     const Problem& p = plan.problem;
-    const Maps<Real> maps(job, plan.all_outs(), plan.out_height, plan.out_width, 0, 0);
+    const Maps<Real> maps(job, p.out_channels * p.orientations, plan.out_height, plan.out_width, 0, 0);
     const Size map = Size(w.padded_strips) * lanes<Real>;
     const Real *scale = static_cast<const Real*>(p.scale), *shift = static_cast<const Real*>(p.shift);
-    for (int i = 0; i < p.out_channels * p.orientations; i++) {
+    for (int i = 0; i < maps.count; i++) {
         Real* outputs = w.outputs + i * map;
         if (scale) rectify(scale[i / p.orientations], shift[i / p.orientations], outputs, map);
         maps.exchange().template scatter<false>(outputs, Size(job.columns) * lanes<Real>, result + i * maps.pixels());
@@ -211,10 +211,10 @@ template <class Real> void write_result(const Plan<Real>& plan, const Job& job, 
 
 template <class Real> void read_gradient(const Plan<Real>& plan, const Job& job, const Real* gradient, const Workspace<Real>& w) {
     const Problem& p = plan.problem;
-    const Maps<Real> maps(job, plan.all_outs(), plan.out_height, plan.out_width, 0, 0);
+    const Maps<Real> maps(job, p.out_channels * p.orientations, plan.out_height, plan.out_width, 0, 0);
     const Size map = Size(w.padded_strips) * lanes<Real>;
-    std::memset(w.outputs, 0, plan.all_outs() * map * sizeof(Real));
-    for (int i = 0; i < p.out_channels * p.orientations; i++)
+    std::memset(w.outputs, 0, maps.count * map * sizeof(Real));
+    for (int i = 0; i < maps.count; i++)
         maps.exchange().gather(gradient + i * maps.pixels(), w.outputs + i * map, Size(job.columns) * lanes<Real>);
 }
 

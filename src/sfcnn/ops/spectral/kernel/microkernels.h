@@ -59,31 +59,37 @@ void combine_block(int K_a, const Real* a, const Real* x, int K_b, const Real* b
         }
 }
 
-// C_io += Σ_l A_il B_lo for i < M and N strips of o: rows A_i of one group, in each of `groups` groups.
+// C_io += Σ_l A_il B_lo for i < M and N halves of strips of o: rows A_i of one group, in each of `groups` groups.
 template <class Real, int M, int N>
 void correlate_block(int groups, const Real* a, std::ptrdiff_t a_step, const Real* b, Real* c, std::ptrdiff_t c_step) {
-    constexpr int V = N * lanes<Real> / vector<Real>;
-    Vector<Real> sum[M][V] = {};
+    constexpr int numbers = N * lanes<Real> / 2, V = numbers / vector<Real>;
+    constexpr bool rest = numbers % vector<Real> != 0;  // half a vector
+    Vector<Real> sum[M][V + 1] = {};
+    HalfVector<Real> last[M] = {};
     for (int g = 0; g < groups; g++, a += a_step)
-        for (int l = 0; l < width<Real>; l++, b += N * lanes<Real>) {
-            Vector<Real> x[V];
+        for (int l = 0; l < width<Real>; l++, b += (N + 1) / 2 * lanes<Real>) {
+            Vector<Real> x[V + 1];
+            HalfVector<Real> y = {};
 #pragma GCC unroll 32
             for (int v = 0; v < V; v++) x[v] = load(b + v * vector<Real>);
+            if (rest) y = *reinterpret_cast<const HalfVector<Real>*>(b + V * vector<Real>);
 #pragma GCC unroll 32
-            for (int i = 0; i < M; i++)
+            for (int i = 0; i < M; i++) {
 #pragma GCC unroll 32
                 for (int v = 0; v < V; v++) sum[i][v] += a[i * width<Real> + l] * x[v];
+                if (rest) last[i] += a[i * width<Real> + l] * y;
+            }
         }
 #pragma GCC unroll 32
-    for (int i = 0; i < M; i++)
+    for (int i = 0; i < M; i++) {
+        Real* to = c + i * c_step;
 #pragma GCC unroll 32
-        for (int v = 0; v < V; v++) {
-            Real* to = c + i * c_step + v * vector<Real>;
-            store(to, load(to) + sum[i][v]);
-        }
+        for (int v = 0; v < V; v++) store(to + v * vector<Real>, load(to + v * vector<Real>) + sum[i][v]);
+        if (rest) *reinterpret_cast<HalfVector<Real>*>(to + V * vector<Real>) += last[i];
+    }
 }
 
-// All numbers of rows: tables of the functions above, by M - 1, and the last by (M - 1) group + N - 1.
+// All numbers of rows: tables of the functions above, by M - 1, and the last by (M - 1) 2 group + N - 1.
 template <class Real, bool add, int... I>
 constexpr auto multiply_table(std::integer_sequence<int, I...>) {
     using Function = void (*)(int, const Real*, const Real*, std::ptrdiff_t, Real*, std::ptrdiff_t);
@@ -98,7 +104,7 @@ template <class Real, int... I> constexpr auto combine_table(std::integer_sequen
 template <class Real, int... I> constexpr auto correlate_table(std::integer_sequence<int, I...>) {
     using Function = void (*)(int, const Real*, std::ptrdiff_t, const Real*, Real*, std::ptrdiff_t);
     struct Table { Function at[sizeof...(I)]; };
-    return Table{{correlate_block<Real, I / group + 1, I % group + 1>...}};
+    return Table{{correlate_block<Real, I / (2 * group) + 1, I % (2 * group) + 1>...}};
 }
 template <class Real, bool add>
 constexpr auto multiply_rows = multiply_table<Real, add>(std::make_integer_sequence<int, max_rows>());
@@ -106,7 +112,7 @@ constexpr int max_pairs = max_rows / 2;
 template <class Real>
 constexpr auto combine_rows = combine_table<Real>(std::make_integer_sequence<int, max_pairs>());
 template <class Real>
-constexpr auto correlate_rows = correlate_table<Real>(std::make_integer_sequence<int, max_rows * group>());
+constexpr auto correlate_rows = correlate_table<Real>(std::make_integer_sequence<int, max_rows * 2 * group>());
 
 // A matrix with all its rows, packed for `multiply`: blocks of rows, in each of them column by column.
 template <class Real, class At> void pack(int rows, int columns, At at, Real* packed, int most = max_rows) {

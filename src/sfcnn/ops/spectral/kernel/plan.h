@@ -1,11 +1,15 @@
 // What is the same for all jobs of a call: sizes, where everything lies in memory, and small packed matrices.
 //
-// Each response A(n) feeds exactly one frequency m, so responses are stored by m, in the order of the kernel's columns:
+// Each response A(n) feeds exactly one frequency m. The kernel has numbers a and b for its first and second stored part,
+// x and y, and mixing is Re Y = Σ (a x + b y), Im Y = Σ σ (a y − b x) with signs σ: a product of complex matrices, which
+// takes three real ones,
 //
-//     responses of a group:  m, harmonic, column part, channel, atom of the harmonic      (rows of a group)
-//     Y of a group:          m, part (real, imaginary), output channel
+//     P1 = Σ a x,   P2 = Σ b y,   P3 = Σ (a − σ b)(x + σ y),      Re Y = P1 + P2,   Im Y = P3 − P1 + P2,
 //
-// and mixing is one product of plain matrices for each m. Frequencies m = −m have one column part and no imaginary part.
+// and a single one, of all parts, where m = −m and Y is real. All products have as many rows:
+//
+//     responses of a group:  product, harmonic, part, channel, ring      (the column part, or the stored one if m = −m)
+//     results of a group:    product, output channel
 #pragma once
 #include "microkernels.h"
 #include "symmetry.h"
@@ -30,6 +34,7 @@ struct Arena {
 // Strips that are worked on together share every weight that is read: enough of them hide the time that takes.
 constexpr int max_groups = 12 / group;
 constexpr int block_rows = 48;  // about as many atoms times channels have their responses held at once
+constexpr int most_atoms = 512;  // `compiled.py` asks for no more
 
 template <class Real> struct Plan {
     Problem problem;
@@ -37,11 +42,12 @@ template <class Real> struct Plan {
     int half, out_height, out_width;
     int block;  // input channels whose responses are held at once
 
-    int *row, *component, *vectors;  // (half + 1): response rows per channel, components and strips of Y before m
-    int* place;                      // (Λ, harmonics): response rows per channel before those of a slab
+    int products;
+    int* product;                    // (half + 1): products before those of frequency m
+    int* first_atom;                 // (harmonics): rows per channel before those of a harmonic
+    Real* sign;                      // (half, harmonics, 2): σ of a frequency, harmonic and column part
     int* slot;                       // (harmonics, 2): first of the atoms of a part, sorted by class
     int class_slot[7];               // first atom of each class
-    Size *weight, *total;            // (half + 1): numbers in the packed weights and in their gradient before m
     Real *spectrum, *spectrum_adjoint, *synthesis, *synthesis_adjoint;
     Real *atoms, *paired_atoms;  // components of its class → each part of a harmonic, as rows and for pairs of slabs
     Size* atom;                  // (harmonics, 2): where the part starts in both
@@ -52,10 +58,9 @@ template <class Real> struct Plan {
     int class_size(int number) const { return classes.first(number + 1) - classes.first(number); }
     int harmonic_size(int h) const { return problem.rings[h] * problem.parts[h]; }
     bool mirrored(int m) const { return 2 * m % problem.orientations != 0; }
-    int rows(int m) const { return row[m + 1] - row[m]; }                                        // per channel
-    int outs(int m) const { return (component[m + 1] - component[m]) * problem.out_channels; }  // rows of Y(m)
-    int all_rows() const { return problem.orientations * problem.atoms; }                        // per channel
-    int all_outs() const { return problem.orientations * problem.out_channels; }
+    int strips() const { return (problem.out_channels + lanes<Real> - 1) / lanes<Real>; }  // of outputs of a product
+    Size weights() const { return Size(problem.out_channels) * problem.channels * problem.atoms; }   // of a product
+    Size totals() const { return Size(strips()) * lanes<Real> * problem.channels * problem.atoms; }  // of their gradient
     int channels_from(int first) const {  // of the block that starts there
         return problem.channels - first < block ? problem.channels - first : block;
     }
@@ -67,11 +72,11 @@ template <class Real> struct Plan {
         out_width = problem.width + 2 * problem.margin - problem.kernel_size + 1;
         const Split even(problem.channels, block_rows / Q > 1 ? block_rows / Q : 1);
         block = even.size + (even.larger > 0);
-        row = memory.take<int>(half + 1), component = memory.take<int>(half + 1), vectors = memory.take<int>(half + 1);
-        place = memory.take<int>(L * H), slot = memory.take<int>(2 * H);
-        weight = memory.take<Size>(half + 1), total = memory.take<Size>(half + 1);
-        for (Real** matrix : {&spectrum, &spectrum_adjoint, &synthesis, &synthesis_adjoint})
-            *matrix = memory.take<Real>(L * L);
+        products = 2 * L - half;  // three for each of the Λ − half frequencies with m ≠ −m, one for the others
+        product = memory.take<int>(half + 1), first_atom = memory.take<int>(H), slot = memory.take<int>(2 * H);
+        sign = memory.take<Real>(2 * half * H);
+        for (Real** matrix : {&spectrum, &spectrum_adjoint}) *matrix = memory.take<Real>(L * L);
+        for (Real** matrix : {&synthesis, &synthesis_adjoint}) *matrix = memory.take<Real>(L * products);
         atom = memory.take<Size>(2 * H);
         atoms = memory.take<Real>(Q * classes.end), paired_atoms = memory.take<Real>(Q * classes.end);
         Real* coefficients = memory.take<Real>(Q * classes.end);
@@ -82,30 +87,18 @@ template <class Real> struct Plan {
 
     void order_rows() {
         const int L = problem.orientations, H = problem.harmonics;
-        row[0] = component[0] = vectors[0] = 0, weight[0] = total[0] = 0;
+        product[0] = 0;
+        for (int m = 0; m < half; m++) product[m + 1] = product[m] + (mirrored(m) ? 3 : 1);
         for (int i = 0; i < 2 * H; i++) slot[i] = 0;  // k = 0 has no imaginary part to give one to
-        for (int m = 0; m < half; m++) {
-            const int parts = mirrored(m) ? 2 : 1;
-            row[m + 1] = row[m] + parts * problem.atoms;
-            component[m + 1] = component[m] + parts;
-            const int strips = (outs(m) + lanes<Real> - 1) / lanes<Real>;
-            vectors[m + 1] = vectors[m] + strips;
-            weight[m + 1] = weight[m] + Size(outs(m)) * rows(m) * problem.channels;
-            total[m + 1] = total[m] + Size(strips) * lanes<Real> * rows(m) * problem.channels;
-        }
-        for (int slab = 0; slab < L; slab++)
+        for (int h = 0, atoms = 0; h < H; h++) first_atom[h] = atoms, atoms += harmonic_size(h);
+        for (int i = 0; i < 2 * half * H; i++) sign[i] = 1;
+        for (int slab = 0; slab < L; slab++)  // V_n holds A(−n) with its parts exchanged, column part 1 its conjugate
             for (int h = 0; h < H; h++) {
-                const int m = problem.feeds[slab * H + h] / 2, part = problem.feeds[slab * H + h] % 2;
-                place[slab * H + h] = row[m] + first_row(m, h, part);
+                const int feed = problem.feeds[slab * H + h], part = feed % 2;
+                if (problem.parts[h] == 2) sign[(feed / 2 * H + h) * 2 + part] = (slab >= half) == (part == 1) ? 1 : -1;
             }
     }
 
-    // Response rows per channel of frequency m before those of a harmonic and column part.
-    int first_row(int m, int h, int part) const {
-        int first = part * harmonic_size(h);
-        for (int before = 0; before < h; before++) first += (mirrored(m) ? 2 : 1) * harmonic_size(before);
-        return first;
-    }
     // The kernel's columns per channel before those of a harmonic and column part.
     int first_column(int h, int part) const {
         int first = part * harmonic_size(h);
@@ -118,8 +111,8 @@ template <class Real> struct Plan {
         const int L = p.orientations, components = classes.end;
         pack(L, L, [&](int i, int k) { return p.spectrum[i * L + k]; }, spectrum);
         pack(L, L, [&](int i, int k) { return p.spectrum[k * L + i]; }, spectrum_adjoint);
-        pack(L, L, [&](int i, int k) { return p.synthesis[i * L + k]; }, synthesis);
-        pack(L, L, [&](int i, int k) { return p.synthesis[k * L + i]; }, synthesis_adjoint);
+        pack(L, products, [&](int i, int k) { return p.synthesis[i * products + k]; }, synthesis);
+        pack(products, L, [&](int i, int k) { return p.synthesis[k * products + i]; }, synthesis_adjoint);
         Size used = 0;
         for (int h = 0, row = 0; h < p.harmonics; h++)
             for (int part = 0; part < p.parts[h]; part++, row += p.rings[h]) {
@@ -133,7 +126,7 @@ template <class Real> struct Plan {
         int next = 0;
         for (int number = 0; number < 6; number++) {
             int count = 0;  // atoms of this class
-            const double* rows[512];
+            const double* rows[most_atoms];
             for (int h = 0, row = 0; h < p.harmonics; h++)
                 for (int part = 0; part < p.parts[h]; part++, row += p.rings[h])
                     if (p.classes[2 * h + part] == number) {
@@ -164,10 +157,10 @@ template <class Real> struct Workspace {
         slab = ((rows + s - 1) * line + W - 1) / W * W;
         slabs = memory.template take<Real>(slab * p.channels * p.orientations);
         slab_gradients = memory.template take<Real>(backward ? slab * p.channels * p.orientations : 0);
-        outputs = memory.template take<Real>(Size(padded_strips) * lanes<Real> * plan.all_outs());
-        responses = memory.template take<Real>(Size(max_groups) * W * plan.all_rows() * plan.block);
-        mixed = memory.template take<Real>(Size(max_groups) * W * plan.all_outs());
-        const Size turned_rows = Size(p.orientations + 2) * (p.out_channels + lanes<Real>);
+        outputs = memory.template take<Real>(Size(padded_strips) * lanes<Real> * p.out_channels * p.orientations);
+        responses = memory.template take<Real>(Size(max_groups) * W * plan.products * p.atoms * plan.block);
+        mixed = memory.template take<Real>(Size(max_groups) * W * plan.products * p.out_channels);
+        const Size turned_rows = Size(plan.products) * plan.strips() * lanes<Real>;
         turned = memory.template take<Real>(backward ? max_groups * W * turned_rows : 0);
         components = memory.template take<Real>(2 * Size(W) * s * s);
         window_atoms = memory.template take<Real>(Size(W) * 2 * p.atoms);

@@ -30,16 +30,18 @@ template <class Real> struct Responses {
                 if (pair) split(slabs + (n + plan.half - 1) * work.slab, g, v);
                 for (int h = 0; h < p.harmonics; h++) {
                     prefetch(slabs, n + 1, g * p.harmonics + h);
-                    Real *to_x = rows(g, n, h, channel), *to_v = rows(g, n + plan.half - 1, h, channel);
-                    const int size = p.rings[h] * W;
+                    const Rows of_x = rows(g, n, h, channel);
                     if (p.parts[h] == 1 || !pair) {
-                        respond(h, 0, x, to_x);
-                        if (p.parts[h] == 2) respond(h, 1, x, to_x + size);
-                        if (pair) respond(h, 0, v, to_v);
+                        respond(h, 0, x, of_x.first);
+                        if (p.parts[h] == 2) respond(h, 1, x, of_x.second);
+                        else if (pair) respond(h, 0, v, of_x.second);  // V_n feeds the same products
                     } else {
-                        respond(h, x, 0, v, to_x, to_v + size);  // Xa ∓ Vb
-                        respond(h, x, 1, v, to_v, to_x + size);  // Xb ∓ Va
+                        const Rows of_v = rows(g, n + plan.half - 1, h, channel);
+                        respond(h, x, 0, v, of_x.first, of_v.second);  // Xa ∓ Vb
+                        respond(h, x, 1, v, of_v.first, of_x.second);  // Xb ∓ Va
+                        of_v.add();
                     }
+                    of_x.add();
                 }
             }
         }
@@ -55,19 +57,23 @@ template <class Real> struct Responses {
                 for (int h = 0; h < p.harmonics; h++) {
                     Real *xa = x + plan.slot[2 * h] * W, *xb = x + plan.slot[2 * h + 1] * W;
                     Real *va = v + plan.slot[2 * h] * W, *vb = v + plan.slot[2 * h + 1] * W;
-                    const Real *of_x = rows(g, n, h, channel), *of_v = rows(g, n + plan.half - 1, h, channel);
+                    const Rows of_x = rows(g, n, h, channel);
                     const int size = p.rings[h] * W;
-                    if (p.parts[h] == 1 || !pair) {
-                        copy(of_x, xa, size);
-                        if (p.parts[h] == 2) copy(of_x + size, xb, size);
-                        if (pair) copy(of_v, va, size);
-                    } else
+                    if (p.parts[h] == 1 || !pair)
                         for (int i = 0; i < size; i += vector<Real>) {
-                            const Vector<Real> x0 = load(of_x + i), x1 = load(of_x + size + i);
-                            const Vector<Real> v0 = load(of_v + i), v1 = load(of_v + size + i);
-                            store(xa + i, x0 + v1), store(vb + i, v1 - x0);
-                            store(xb + i, x1 + v0), store(va + i, x1 - v0);
+                            const Pair numbers = of_x.gradient(i);
+                            store(xa + i, numbers.first);
+                            if (p.parts[h] == 2) store(xb + i, numbers.second);
+                            else if (pair) store(va + i, numbers.second);
                         }
+                    else {
+                        const Rows of_v = rows(g, n + plan.half - 1, h, channel);
+                        for (int i = 0; i < size; i += vector<Real>) {
+                            const Pair at_x = of_x.gradient(i), at_v = of_v.gradient(i);
+                            store(xa + i, at_x.first + at_v.second), store(vb + i, at_v.second - at_x.first);
+                            store(xb + i, at_x.second + at_v.first), store(va + i, at_x.second - at_v.first);
+                        }
+                    }
                 }
                 project_adjoint(x, g, slabs + n * work.slab);
                 if (pair) project_adjoint(v, g, slabs + (n + plan.half - 1) * work.slab);
@@ -76,12 +82,36 @@ template <class Real> struct Responses {
     }
 
    private:
-    // The rows of a slab and harmonic for a channel of the block.
-    Real* rows(int g, int slab, int h, int channel) const {
+    struct Pair { Vector<Real> first, second; };
+
+    // The rows of both stored parts x and y of the responses of a slab and harmonic, and of x + σ y if these are wanted.
+    struct Rows {
+        Real *first, *second, *sum;
+        Real sign;
+        int size;
+
+        void add() const {
+            if (sum)
+                for (int i = 0; i < size; i += vector<Real>) store(sum + i, load(first + i) + sign * load(second + i));
+        }
+        Pair gradient(int i) const {
+            if (!sum) return {load(first + i), second ? load(second + i) : Vector<Real>{}};
+            const Vector<Real> of_sum = load(sum + i);
+            return {load(first + i) + of_sum, load(second + i) + sign * of_sum};
+        }
+    };
+
+    Rows rows(int g, int slab, int h, int channel) const {
         const Problem& p = plan.problem;
-        if (slab >= p.orientations) return nullptr;
-        const Size first = Size(channels) * plan.place[slab * p.harmonics + h] + channel * plan.harmonic_size(h);
-        return work.responses + (Size(g) * plan.all_rows() * channels + first) * W;
+        const int feed = p.feeds[slab * p.harmonics + h], m = feed / 2, part = feed % 2, rings = p.rings[h];
+        auto at = [&](int product, int part) {
+            const Size row = (Size(g) * plan.products + plan.product[m] + product) * p.atoms + plan.first_atom[h];
+            return work.responses + (row * channels + (part * channels + channel) * rings) * W;
+        };
+        const bool two = p.parts[h] == 2;
+        if (!plan.mirrored(m)) return {at(0, 0), two ? at(0, 1) : nullptr, nullptr, Real(1), rings * W};
+        const int place = two ? part : 0;  // for k = 0 the column parts are the stored parts
+        return {at(0, place), at(1, place), at(2, place), plan.sign[(m * p.harmonics + h) * 2 + part], rings * W};
     }
 
     // Asks for a share of the windows of X_n and V_n, before they are needed. They come from all over the slabs, where
@@ -129,10 +159,6 @@ template <class Real> struct Responses {
             for (int v = 0; v < lanes<Real>; v += vector<Real>)
                 join_window(plan.classes, work.components + i * lanes<Real> + v,
                             slab + strips.centre[g * group + i] + v, work.line);
-    }
-
-    static void copy(const Real* from, Real* to, int size) {
-        for (int i = 0; i < size; i += vector<Real>) store(to + i, load(from + i));
     }
 };
 

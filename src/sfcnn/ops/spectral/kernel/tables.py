@@ -26,7 +26,7 @@ class Tables:
     feeds: Tensor  #: int32 (Λ, harmonics): 2m + column part that the responses of a slab feed
     coefficients: Tensor  #: float64 (Q, s²): atoms by harmonic, part and ring, in components
     spectrum: Tensor  #: float64 (Λ, Λ)
-    synthesis: Tensor  #: float64 (Λ, Λ): without the imaginary parts that are always zero
+    synthesis: Tensor  #: float64 (Λ, products): from the real products of `plan.h` to orientations
 
 
 def components(windows: Tensor) -> list[Tensor]:
@@ -101,7 +101,7 @@ def _make_tables(
         _feeds(frequencies, orientations),
         torch.cat(rows).contiguous(),
         spectrum_matrix(orientations).contiguous(),
-        synthesis_matrix(orientations)[:, _components_of_y(orientations)].contiguous(),
+        _synthesis(orientations).contiguous(),
     )
 
 
@@ -122,7 +122,10 @@ def _feeds(frequencies: tuple[int, ...], orientations: int) -> Tensor:
     return feeds
 
 
-def _components_of_y(orientations: int) -> list[int]:
-    """Positions of Re Y(m) and of Im Y(m) where it is not always zero, among all of both."""
-    half = orientations // 2 + 1
-    return [2 * m + part for m in range(half) for part in range(2 if 2 * m % orientations else 1)]
+def _synthesis(orientations: int) -> Tensor:
+    """G with Re Y = P1 + P2 and Im Y = P3 − P1 + P2 put in; Re Y is the only product where m = −m."""
+    columns = []
+    for m, pair in enumerate(synthesis_matrix(orientations).split(2, dim=1)):
+        real, imaginary = pair.T
+        columns += [real - imaginary, real + imaginary, imaginary] if 2 * m % orientations else [real]
+    return torch.stack(columns, dim=1)

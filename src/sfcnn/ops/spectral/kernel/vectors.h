@@ -23,10 +23,13 @@ template <class Real> constexpr int lanes = strip_bytes / sizeof(Real);
 template <class Real> constexpr int width = group * lanes<Real>;          // numbers in a group
 template <class Real> constexpr int vector = vector_bytes / sizeof(Real);  // numbers in a vector
 
-template <class Real> struct VectorOf;
+template <class Real, int parts = 1> struct VectorOf;
 template <> struct VectorOf<float> { typedef float type __attribute__((vector_size(vector_bytes), may_alias)); };
 template <> struct VectorOf<double> { typedef double type __attribute__((vector_size(vector_bytes), may_alias)); };
+template <> struct VectorOf<float, 2> { typedef float type __attribute__((vector_size(vector_bytes / 2), may_alias)); };
+template <> struct VectorOf<double, 2> { typedef double type __attribute__((vector_size(vector_bytes / 2), may_alias)); };
 template <class Real> using Vector = typename VectorOf<Real>::type;
+template <class Real> using HalfVector = typename VectorOf<Real, 2>::type;
 
 template <class Real> inline Vector<Real> load(const Real* from) { return *reinterpret_cast<const Vector<Real>*>(from); }
 template <class Real> inline void store(Real* to, Vector<Real> x) { *reinterpret_cast<Vector<Real>*>(to) = x; }
