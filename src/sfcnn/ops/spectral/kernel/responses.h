@@ -127,10 +127,11 @@ template <class Real> struct Responses {
 
     // The windows of a group in one slab → their components.
     void split(const Real* slab, int g, Real* components) const {
+        const int R = plan.classes.radius;
+        const auto split_window = split_windows<Real>.at[R <= known_radius ? R : 0];
         for (int i = 0; i < group; i++)
             for (int v = 0; v < lanes<Real>; v += vector<Real>)
-                split_window(plan.classes, slab + strips.centre[g * group + i] + v, work.line,
-                             components + i * lanes<Real> + v);
+                split_window(R, slab + strips.centre[g * group + i] + v, work.line, components + i * lanes<Real> + v);
     }
 
     const Real* of_class(int h, int part, const Real* components) const {
@@ -155,10 +156,11 @@ template <class Real> struct Responses {
             const int slot = plan.class_slot[number], count = plan.class_slot[number + 1] - slot;
             multiply<false>(size, count, plan.atoms_adjoint[number], atoms + slot * W, W, work.components + first * W, W);
         }
+        const int R = plan.classes.radius;
+        const auto join_window = join_windows<Real>.at[R <= known_radius ? R : 0];
         for (int i = 0; i < group; i++)
             for (int v = 0; v < lanes<Real>; v += vector<Real>)
-                join_window(plan.classes, work.components + i * lanes<Real> + v,
-                            slab + strips.centre[g * group + i] + v, work.line);
+                join_window(R, work.components + i * lanes<Real> + v, slab + strips.centre[g * group + i] + v, work.line);
     }
 };
 

@@ -11,6 +11,8 @@
 // The atoms τ(r) cos kφ and τ(r) sin kφ lie in one class each (by k modulo 4), so that a response needs the components
 // of that class alone: for a 7×7 window and 18 atoms, 172 multiplications and 99 additions instead of 882 of both.
 #pragma once
+#include <utility>
+
 #include "vectors.h"
 
 namespace sfcnn {
@@ -27,14 +29,18 @@ struct Classes {
     int first(int number) const { return (&a1)[number]; }
 };
 
-// One vector of a window, around its centre → the same lanes of its components, `width` numbers apart.
-template <class Real>
-inline void split_window(const Classes& k, const Real* centre, std::ptrdiff_t line, Real* components) {
+// One vector of a window, around its centre → the same lanes of its components, `width` numbers apart. The radius is
+// known to the compiler up to `known_radius`, and 0 stands for any.
+constexpr int known_radius = 4;
+template <class Real, int radius>
+void split_window(int any_radius, const Real* centre, std::ptrdiff_t line, Real* components) {
     using Vec = Vector<Real>;
+    const Classes k(radius ? radius : any_radius);
     const int R = k.radius;
     auto at = [=](int y, int x) { return load(centre + y * line + x * lanes<Real>); };
     auto put = [=](int i, Vec value) { store(components + i * width<Real>, value); };
     put(k.a1, at(0, 0));
+#pragma GCC unroll 8
     for (int a = 1; a <= R; a++) {
         const Vec east = at(0, a), west = at(0, -a), south = at(a, 0), north = at(-a, 0);
         const Vec x = east + west, y = south + north;
@@ -48,11 +54,14 @@ inline void split_window(const Classes& k, const Real* centre, std::ptrdiff_t li
         const Vec sum_below = pp + pm, sum_above = mp + mm, below = pp - pm, above = mp - mm;
         return Parities{sum_below + sum_above, below - above, below + above, sum_below - sum_above};
     };
+#pragma GCC unroll 8
     for (int a = 1; a <= R; a++) {
         const Parities p = parities(a, a);
         put(k.a1 + R + a, p.even), put(k.b2 + a - 1, p.odd), put(k.ex + R + a - 1, p.x), put(k.ey + R + a - 1, p.y);
     }
+#pragma GCC unroll 8
     for (int a = 1, i = 0; a <= R; a++)
+#pragma GCC unroll 8
         for (int b = a + 1; b <= R; b++, i++) {
             const Parities p = parities(b, a), q = parities(a, b);
             put(k.a1 + 2 * R + 1 + i, p.even + q.even), put(k.b1 + R + i, p.even - q.even);
@@ -63,9 +72,10 @@ inline void split_window(const Classes& k, const Real* centre, std::ptrdiff_t li
 }
 
 // The adjoint: adds what the components stand for to the window.
-template <class Real>
-inline void join_window(const Classes& k, const Real* components, Real* centre, std::ptrdiff_t line) {
+template <class Real, int radius>
+void join_window(int any_radius, const Real* components, Real* centre, std::ptrdiff_t line) {
     using Vec = Vector<Real>;
+    const Classes k(radius ? radius : any_radius);
     const int R = k.radius;
     auto add = [=](int y, int x, Vec value) {
         Real* to = centre + y * line + x * lanes<Real>;
@@ -73,6 +83,7 @@ inline void join_window(const Classes& k, const Real* components, Real* centre, 
     };
     auto get = [=](int i) { return load(components + i * width<Real>); };
     add(0, 0, get(k.a1));
+#pragma GCC unroll 8
     for (int a = 1; a <= R; a++) {
         const Vec both = get(k.a1 + a), turned = get(k.b1 + a - 1), x = both + turned, y = both - turned;
         const Vec east = get(k.ex + a - 1), south = get(k.ey + a - 1);
@@ -83,9 +94,12 @@ inline void join_window(const Classes& k, const Real* components, Real* centre, 
         add(y, x, sum_below + below), add(y, -x, sum_below - below);
         add(-y, x, sum_above + above), add(-y, -x, sum_above - above);
     };
+#pragma GCC unroll 8
     for (int a = 1; a <= R; a++)
         parities(a, a, get(k.a1 + R + a), get(k.b2 + a - 1), get(k.ex + R + a - 1), get(k.ey + R + a - 1));
+#pragma GCC unroll 8
     for (int a = 1, i = 0; a <= R; a++)
+#pragma GCC unroll 8
         for (int b = a + 1; b <= R; b++, i++) {
             const Vec even = get(k.a1 + 2 * R + 1 + i), turned = get(k.b1 + R + i);
             const Vec odd = get(k.b2 + R + i), twisted = get(k.a2 + i);
@@ -93,6 +107,19 @@ inline void join_window(const Classes& k, const Real* components, Real* centre, 
             parities(a, b, even - turned, odd - twisted, get(k.ex + 2 * R + 2 * i + 1), get(k.ey + 2 * R + 2 * i + 1));
         }
 }
+
+// Both by radius.
+template <class Real, int... R> constexpr auto split_table(std::integer_sequence<int, R...>) {
+    struct Table { void (*at[sizeof...(R)])(int, const Real*, std::ptrdiff_t, Real*); };
+    return Table{{split_window<Real, R>...}};
+}
+template <class Real, int... R> constexpr auto join_table(std::integer_sequence<int, R...>) {
+    struct Table { void (*at[sizeof...(R)])(int, const Real*, Real*, std::ptrdiff_t); };
+    return Table{{join_window<Real, R>...}};
+}
+using Radii = std::make_integer_sequence<int, known_radius + 1>;
+template <class Real> constexpr auto split_windows = split_table<Real>(Radii());
+template <class Real> constexpr auto join_windows = join_table<Real>(Radii());
 
 }  // namespace SFCNN_ISA
 }  // namespace sfcnn
