@@ -44,7 +44,7 @@ class ConvBlock(nn.Sequential):
         layers: list[nn.Module] = [
             layer(in_channels, out_channels, kernel_size, orientations, **{"bias": False, **conv}),
             nn.BatchNorm3d(out_channels),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),  # batch norm's backward pass does not need its result
         ]
         if dropout:
             layers.append(nn.Dropout3d(dropout))

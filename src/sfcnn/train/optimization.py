@@ -53,13 +53,14 @@ def _weights(net: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[nn.Para
 
 def make_optimizer(net: nn.Module, config: OptimizationConfig) -> torch.optim.Optimizer:
     """Adam on all parameters, or AdamW, which decays the weights of convolutions and fully connected layers only."""
+    fused = all(parameter.device.type in ("cpu", "cuda") for parameter in net.parameters())  # one pass over all of them
     if config.optimizer == "adam":
-        return torch.optim.Adam(net.parameters(), config.learning_rate)
+        return torch.optim.Adam(net.parameters(), config.learning_rate, fused=fused)
     decayed = _weights(net, (*_CONVOLUTIONS, nn.Linear))
     known = set(decayed)
     others = [parameter for parameter in net.parameters() if parameter not in known]
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW([group for group in groups if group["params"]], config.learning_rate)
+    return torch.optim.AdamW([group for group in groups if group["params"]], config.learning_rate, fused=fused)
 
 
 class ElasticNet:
