@@ -48,12 +48,37 @@ def trained_block(dtype: torch.dtype, **options: Any) -> tuple[ConvBlock, torch.
 @pytest.mark.parametrize("options", [{}, {"lift": True}, {"reflections": True}, {"engine": "spectral"}, {"bias": True}])
 def test_evaluation_in_one_pass_gives_the_same(options: dict[str, Any], dtype: torch.dtype) -> None:
     block, inputs = trained_block(dtype, **options)
-    expected = block(inputs).detach()  # with gradients: layer after layer
+    expected = nn.Sequential(*block)(inputs).detach()  # layer after layer
     with torch.no_grad():
-        assert block._is_one_pass(inputs)
+        assert block._is_as_made(inputs)
         found = block(inputs)
     assert (expected == 0).any()
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"lift": True}, {"reflections": True}, {"engine": "spectral"}])
+@pytest.mark.parametrize("training", [True, False])
+def test_gradients_are_those_of_the_layers(options: dict[str, Any], training: bool, dtype: torch.dtype) -> None:
+    block, inputs = trained_block(dtype, **options)
+    block.train(training)
+    results = []
+    for net in (block, nn.Sequential(*block)):
+        torch.manual_seed(2)  # of dropout
+        given = inputs.clone().requires_grad_()
+        output = net(given)
+        gradients = torch.autograd.grad(output.square().sum(), [given, *net.parameters()])
+        results.append([output.detach(), *gradients])
+    for found, expected in zip(*results, strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_gradients_can_be_watched() -> None:
+    block, inputs = trained_block(torch.float32)
+    seen: list[Any] = []
+    for layer in block:
+        layer.register_full_backward_hook(lambda module, inward, outward: seen.append(outward))
+    block(inputs.requires_grad_()).sum().backward()
+    assert len(seen) == len(block)
 
 
 @torch.no_grad()

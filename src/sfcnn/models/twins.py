@@ -28,7 +28,7 @@ class PlainConvBlock(nn.Sequential):
     ) -> None:
         conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=padding, bias=False)
         nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-        layers: list[nn.Module] = [conv, nn.BatchNorm2d(out_channels), nn.ReLU(inplace=True)]
+        layers: list[nn.Module] = [conv, nn.BatchNorm2d(out_channels), nn.ReLU()]
         if dropout:
             layers.append(nn.Dropout2d(dropout))
         super().__init__(*layers)

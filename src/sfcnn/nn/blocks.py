@@ -44,31 +44,35 @@ class ConvBlock(nn.Sequential):
         layers: list[nn.Module] = [
             layer(in_channels, out_channels, kernel_size, orientations, **{"bias": False, **conv}),
             nn.BatchNorm3d(out_channels),
-            nn.ReLU(inplace=True),  # batch norm's backward pass does not need its result
+            nn.ReLU(),
         ]
         if dropout:
             layers.append(nn.Dropout3d(dropout))
         super().__init__(*layers)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Features → features. In evaluation without gradients the first three layers are one pass over memory."""
-        if not self._is_one_pass(input):
+        """Features → features, with as few passes over memory as nobody can tell from one for each layer."""
+        if not self._is_as_made(input):
             return super().forward(input)
         conv, norm, _, *rest = self
-        features = cast(SteerableConv2d, conv).rectified(input, *_scale_and_shift(cast(nn.BatchNorm3d, norm)))
+        if torch.is_grad_enabled() or norm.training or norm.running_mean is None:
+            features = torch.relu_(norm(conv(input)))  # the backward pass of batch norm does not need its result
+        else:
+            features = cast(SteerableConv2d, conv).rectified(input, *_scale_and_shift(cast(nn.BatchNorm3d, norm)))
         for layer in rest:
             features = layer(features)
         return features
 
-    def _is_one_pass(self, input: Tensor) -> bool:
-        """Whether nobody could tell: no gradients, no graph, no statistics to update, no hooks, the layers as made."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or not isinstance(input, Tensor) or len(self) < 3:
+    def _is_as_made(self, input: Tensor) -> bool:
+        """Whether the first three layers are those of `__init__` and nobody looks between them: no hooks, no graph."""
+        if torch.compiler.is_compiling() or not isinstance(input, Tensor) or len(self) < 3:
             return False
         conv, norm, activation, *_ = self
         as_made = type(norm) is nn.BatchNorm3d and type(activation) is nn.ReLU and isinstance(conv, SteerableConv2d)
-        if not as_made or norm.training or norm.running_mean is None or norm.weight is None:
+        if not as_made or norm.weight is None:
             return False
-        hooked = any(layer._forward_hooks or layer._forward_pre_hooks for layer in (conv, norm, activation))
+        hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+        hooked = any(getattr(layer, hook) for layer in (conv, norm, activation) for hook in hooks)
         return not hooked and not torch._C._is_tracing() and not torch.is_autocast_enabled(input.device.type)
 
 
