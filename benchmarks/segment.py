@@ -7,15 +7,22 @@
 - `large`: `sfcnn segment predict` on an image of 4096×4096 synthetic pixels, as its user would: time and peak memory of
   the whole process, membranes and cells.
 - `cells`: from probabilities to cells, a slice of 512×512, with the mean probability and with a forest.
+- `predict`: `sfcnn segment predict` on an image of 2048×2048 synthetic pixels, with the compiled kernel and with
+  SFCNN_KERNEL=0, in turn: wall time and processor time of the whole process, and the ratio.
+
+`--only predict --image 128` measures one section, here of a small image, and leaves the others in the file as they are.
 """
 
 import argparse
+import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +53,22 @@ def texture(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.concatenate(rows)[:size, :size]
 
 
+def command(size: int, **environment: str) -> tuple[float, float]:
+    """`sfcnn segment predict` on an image (size, size): seconds of wall time and of processor time."""
+    with tempfile.TemporaryDirectory() as directory:
+        image = Path(directory) / "image.tif"
+        write_stack(image, texture(size))
+        sfcnn = [sys.executable, "-c", "import sys; from sfcnn.cli import main; sys.exit(main())"]
+        start, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [*sfcnn, "segment", "predict", RUN, str(image), "--out", directory],
+            check=True,
+            env={**os.environ, **environment},
+        )
+        wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+
+
 def prediction(size: int, repeats: int) -> dict[str, Any]:
     """Seconds per megapixel of an image of one tile, by engine."""
     network = load(find_run(RUN), device="cpu")
@@ -73,13 +96,7 @@ def large(size: int) -> dict[str, Any]:
     network = load(find_run(RUN), device="cpu")
     config, tile, halo = network.config, largest_tile(network.network), receptive_radius(network.network)
     del network
-    with tempfile.TemporaryDirectory() as directory:
-        image = Path(directory) / "image.tif"
-        write_stack(image, texture(size))
-        start = time.perf_counter()
-        command = [sys.executable, "-c", "import sys; from sfcnn.cli import main; sys.exit(main())"]
-        subprocess.run([*command, "segment", "predict", RUN, str(image), "--out", directory], check=True)
-        wall = time.perf_counter() - start
+    wall, _ = command(size)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     return {
         "size": size,
@@ -89,6 +106,23 @@ def large(size: int) -> dict[str, Any]:
         "seconds": wall,
         "seconds_per_megapixel": wall / (size**2 / 1e6),
         "peak_bytes": peak,
+    }
+
+
+def predict(size: int, repeats: int) -> dict[str, Any]:
+    """The command with the compiled kernel and with PyTorch's operators alone."""
+    ways: dict[str, dict[str, str]] = {"kernel": {"SFCNN_KERNEL": ""}, "without kernel": {"SFCNN_KERNEL": "0"}}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, environment in ways.items():
+            times[name].append(command(size, **environment))
+    seconds = {name: statistics.median(wall for wall, _ in values) for name, values in times.items()}
+    return {
+        "size": size,
+        "seconds": seconds,
+        "processor_seconds": {name: statistics.median(cpu for _, cpu in values) for name, values in times.items()},
+        "all_seconds": {name: [wall for wall, _ in values] for name, values in times.items()},
+        "ratio": seconds["without kernel"] / seconds["kernel"],
     }
 
 
@@ -116,32 +150,56 @@ def from_probabilities(size: int, repeats: int) -> dict[str, Any]:
     }
 
 
+def report(found: dict[str, Any]) -> None:
+    """Print the sections that were measured."""
+    if "large" in found:
+        whole = found["large"]
+        print(
+            f"{whole['size']}×{whole['size']}: {whole['seconds']:.0f} s, {whole['seconds_per_megapixel']:.1f} s per "
+            f"megapixel, peak memory {whole['peak_bytes'] / 1e9:.2f} GB "
+            f"(tiles of {whole['tile']}, halo {whole['halo']})"
+        )
+    if "prediction" in found:
+        times = found["prediction"]["seconds_per_megapixel"]
+        print(
+            f"one tile of {found['prediction']['size']}: {times['auto']:.1f} s per megapixel, direct engine "
+            f"{times['direct']:.1f}: {found['prediction']['ratio']:.2f}×"
+        )
+    if "cells" in found:
+        size = found["cells"]["size"]
+        for name, seconds in found["cells"]["seconds"].items():
+            print(f"cells of a slice of {size}×{size} by {name}: {seconds:.2f} s")
+    if "predict" in found:
+        size, times = found["predict"]["size"], found["predict"]["seconds"]
+        print(
+            f"the command on {size}×{size}: {times['kernel']:.1f} s, without the kernel "
+            f"{times['without kernel']:.1f} s: {found['predict']['ratio']:.2f}×"
+        )
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=4096, help="side of the large image")
     parser.add_argument("--tile", type=int, default=768, help="side of the image that both engines predict")
     parser.add_argument("--slice", type=int, default=512, help="side of the slice whose cells are found")
+    parser.add_argument("--image", type=int, default=2048, help="side of the image with and without the kernel")
     parser.add_argument("--repeats", type=int, default=3)
+    sections: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+        "large": lambda options: large(options.size),  # first: it alone has the children's peak memory
+        "cells": lambda options: from_probabilities(options.slice, options.repeats),
+        "prediction": lambda options: prediction(options.tile, options.repeats),
+        "predict": lambda options: predict(options.image, options.repeats),
+    }
+    parser.add_argument("--only", choices=list(sections), action="append", help="a section; may be given several times")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    results: dict[str, Any] = {"large": large(options.size)}  # first: it alone has the children's peak memory
-    results["cells"] = from_probabilities(options.slice, options.repeats)
-    results["prediction"] = prediction(options.tile, options.repeats)
-    whole, engines = results["large"], results["prediction"]
-    print(
-        f"{options.size}×{options.size}: {whole['seconds']:.0f} s, {whole['seconds_per_megapixel']:.1f} s per megapixel"
-        f", peak memory {whole['peak_bytes'] / 1e9:.2f} GB (tiles of {whole['tile']}, halo {whole['halo']})"
-    )
-    times = engines["seconds_per_megapixel"]
-    print(
-        f"one tile of {options.tile}: {times['auto']:.1f} s per megapixel, direct engine {times['direct']:.1f}: "
-        f"{engines['ratio']:.2f}×"
-    )
-    for name, seconds in results["cells"]["seconds"].items():
-        print(f"cells of a slice of {options.slice}×{options.slice} by {name}: {seconds:.2f} s")
+    measured = {name: sections[name](options) for name in sections if name in (options.only or sections)}
+    report(measured)
     if options.out:
-        write_json(options.out, {**results, "provenance": provenance()}, overwrite=True)
+        kept = json.loads(options.out.read_text(encoding="utf-8")) if options.only and options.out.exists() else {}
+        own = {name: {**section, "provenance": provenance()} for name, section in measured.items()}
+        write_json(options.out, {"provenance": provenance(), **kept, **own}, overwrite=True)
 
 
 if __name__ == "__main__":

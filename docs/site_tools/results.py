@@ -175,7 +175,17 @@ def segmentation() -> str:
         [f"from probabilities to cells, {cells['size']}×{cells['size']}", f"{cells['seconds']['mean']:.2f} s"],
         ["the same with a forest", f"{cells['seconds']['forest']:.2f} s"],
     ]
-    return f"{markdown_table(['', 'measured'], rows)}\n\n{_benchmark_source('segmentation', found['provenance'])}"
+    parts = [markdown_table(["", "measured"], rows), _benchmark_source("segmentation", found["provenance"])]
+    if "predict" in found:
+        command = found["predict"]
+        size, seconds = command["size"], command["seconds"]
+        slower = f"{seconds['without kernel']:.1f} s, {command['ratio']:.2f}×"
+        rows = [
+            [f"`sfcnn segment predict`, {size}×{size}", f"{seconds['kernel']:.1f} s"],
+            ["the same with `SFCNN_KERNEL=0`", slower],
+        ]
+        parts += [markdown_table(["", "measured"], rows), _benchmark_source("segmentation", command["provenance"])]
+    return "\n\n".join(parts)
 
 
 def importing() -> str:

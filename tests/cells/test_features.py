@@ -1,5 +1,7 @@
 """Statistics against NumPy and SciPy, filters against SciPy's, and features that do not know which region is first."""
 
+import math
+
 import numpy as np
 import pytest
 from bioimage_cpp import filters
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import ndimage, stats
 
 from cells.conftest import make_texture
-from sfcnn.cells.features import SIGMAS, STATISTICS, Features, edge_features, statistics
+from sfcnn.cells.features import SIGMAS, STATISTICS, Features, Groups, _filtered, edge_features, statistics
 from sfcnn.cells.graph import RegionGraph, region_graph
 from sfcnn.cells.superpixels import superpixels, turn
 
@@ -19,6 +21,64 @@ def describe(shape: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.in
     labels = superpixels(probabilities)
     graph = region_graph(labels)
     return probabilities, labels, graph, edge_features(graph, labels, {"probability": probabilities})
+
+
+@st.composite
+def grouped_values(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
+    """Few different values in groups of few different sizes: negative ones, zeros of both signs, tiny and huge ones."""
+    sizes = draw(st.lists(st.sampled_from([1, 1, 2, 3, 3, 17, 40]), min_size=1, max_size=12))
+    generator = np.random.default_rng(draw(st.integers(0, 1000)))
+    groups = generator.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    scales = generator.choice([1e-30, 1.0, 3e38], len(sizes))
+    values = generator.choice([-1.0, -0.75, -0.0, 0.0, 0.25, 1.0], len(groups)) * scales[groups]
+    return values, groups, len(sizes)
+
+
+def plain_statistics(values: NDArray[np.float64]) -> list[float]:
+    """Those of one group, by the definitions, with sums that are rounded once."""
+    mean = math.fsum(values) / len(values)
+    second, third, fourth = (math.fsum((values - mean) ** power) / len(values) for power in (2, 3, 4))
+    shape = [third / second**1.5, fourth / second**2 - 3] if np.ptp(values) else [0.0, 0.0]
+    quantiles = np.quantile(values, [0.1, 0.25, 0.5, 0.75, 0.9]).tolist()
+    return [mean, math.fsum(values), values.min(), values.max(), second, *shape, *quantiles]
+
+
+@given(grouped_values())
+def test_statistics_of_ties_and_of_tiny_and_huge_values_equal_the_definitions(
+    example: tuple[NDArray[np.float64], NDArray[np.int64], int],
+) -> None:
+    values, groups, count = example
+    for group, row in enumerate(statistics(values, groups, count)):
+        own = values[groups == group]
+        size = np.abs(own).max()
+        ours, theirs = (dict(zip(STATISTICS, numbers, strict=True)) for numbers in (row, plain_statistics(own)))
+        for name, value in ours.items():
+            unit = {"variance": size**2, "skewness": 1, "kurtosis": 1, "sum": len(own) * size}.get(name, size)
+            assert abs(value - theirs[name]) <= 1e-13 * unit * len(own), name
+
+
+@given(grouped_values(), st.integers(0, 1000))
+def test_a_group_knows_no_order_no_number_and_no_other_groups(
+    example: tuple[NDArray[np.float64], NDArray[np.int64], int], seed: int
+) -> None:
+    values, groups, count = example
+    ours = statistics(values, groups, count)
+    generator = np.random.default_rng(seed)
+    pixels, numbers = generator.permutation(len(values)), generator.permutation(count)
+    assert np.array_equal(statistics(values[pixels], numbers[groups][pixels], count)[numbers], ours)
+    alone = values[groups == 0]
+    assert np.array_equal(statistics(alone, np.zeros(len(alone), dtype=np.int64), 1)[0], ours[0])
+
+
+@given(grouped_values())
+def test_arranged_values_are_those_of_a_sort_by_size_group_and_value(
+    example: tuple[NDArray[np.float64], NDArray[np.int64], int],
+) -> None:
+    values, groups, count = example
+    arranged = Groups.arrange(groups, count)
+    sizes = np.bincount(groups)
+    assert np.array_equal(arranged.sort(values), values[np.lexsort((values, groups, sizes[groups]))])
+    assert np.array_equal(arranged.sizes[arranged.places], sizes)
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.integers(0, 1000), st.floats(-100, 100))
@@ -49,6 +109,10 @@ def test_no_groups_and_empty_groups() -> None:
         statistics(np.ones(2), np.array([0, 1]), 1)
 
 
+def filtered_images(image: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    return dict(_filtered(image, np.arange(image.size).reshape(image.shape)))
+
+
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_filters_are_those_of_scipy(sigma: float) -> None:
     image = np.random.default_rng(0).random((90, 80)).astype(np.float32)
@@ -58,13 +122,34 @@ def test_filters_are_those_of_scipy(sigma: float) -> None:
 
     yy, xy, xx = theirs(2, 0), theirs(1, 1), theirs(0, 2)
     hessian = np.linalg.eigvalsh(np.stack([np.stack([yy, xy], -1), np.stack([xy, xx], -1)], -1))[..., ::-1]
-    for ours, expected in (
-        (filters.gaussian_smoothing(image, sigma), theirs(0, 0)),
-        (filters.laplacian_of_gaussian(image, sigma), yy + xx),
-        (filters.hessian_of_gaussian_eigenvalues(image, sigma), hessian),
+    ours = filtered_images(image)
+    eigenvalues = np.stack([ours[f"hessian {which} {sigma}"] for which in ("larger", "smaller")], -1)
+    for filtered, expected in (
+        (ours[f"gaussian {sigma}"], theirs(0, 0)),
+        (ours[f"laplacian {sigma}"], yy + xx),
+        (eigenvalues, hessian),
     ):
         # Kernels are cut off at 3 to 4 σ there, at 5 σ here.
-        assert np.abs(ours - expected).max() < 0.03 * expected.std()
+        assert np.abs(filtered - expected).max() < 0.03 * expected.std()
+
+
+@pytest.mark.parametrize("shape", [(50, 61), (2, 40, 33)])
+def test_filters_are_those_that_forests_have_learned_from(shape: tuple[int, ...]) -> None:
+    """Forests on disk were grown with the Laplacian and Hessian of bioimage-cpp."""
+    image = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    ours = filtered_images(image)
+    assert np.array_equal(ours["value"], image)
+    slices = image.reshape(-1, *shape[-2:])
+    for sigma in SIGMAS:
+        values = np.stack([filters.hessian_of_gaussian_eigenvalues(one, sigma) for one in slices])
+        for name, theirs in (
+            ("gaussian", np.stack([filters.gaussian_smoothing(one, sigma) for one in slices])),
+            ("laplacian", np.stack([filters.laplacian_of_gaussian(one, sigma) for one in slices])),
+            ("hessian larger", values[..., 0]),
+            ("hessian smaller", values[..., 1]),
+        ):
+            rounding = 4 * np.finfo(np.float32).eps * np.abs(theirs).max()
+            np.testing.assert_allclose(ours[f"{name} {sigma}"], theirs.reshape(shape), rtol=0, atol=rounding)
 
 
 def test_along_a_wall_the_features_are_those_of_the_wall() -> None:

@@ -65,6 +65,21 @@ def test_predictions_equal_those_of_scikit_learn(depth: int | None, monkeypatch:
     assert predicted.std() > 0.05
 
 
+def test_predictions_are_means_of_the_leaves_that_edges_come_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    forest, values = small_forest(), random_examples(90, 3)[0]
+
+    def leaf(node: int, edge: NDArray[np.float32]) -> float:
+        while forest.left[node] != node:
+            smaller = edge[forest.feature[node]] <= forest.threshold[node]
+            node = forest.left[node] if smaller else forest.right[node]
+        return float(forest.probability[node])
+
+    walked = [np.mean([leaf(root, edge) for root in forest.roots]) for edge in values]
+    for chunk in (1, 100, 10**6):
+        monkeypatch.setattr(sfcnn.cells.forest, "_CHUNK", chunk)
+        assert np.array_equal(forest.predict(Features(NAMES, values)), walked)
+
+
 def test_no_edges_get_no_predictions() -> None:
     assert small_forest().predict(Features(NAMES, np.empty((0, 3), dtype=np.float32))).shape == (0,)
 

@@ -150,6 +150,15 @@ def test_signed_distance_is_one_beside_the_membrane_and_falls_inside_it() -> Non
     assert np.allclose(signed_distance(membrane), [[2, 1, 0, -1, -2, -1, 0, 1]])
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (40, 37), (1, 9000), (9000, 2)])
+@pytest.mark.parametrize("density", [0.9, 0.2, 0.001])
+def test_signed_distance_is_that_of_scipy_to_the_bit(shape: tuple[int, int], density: float) -> None:
+    membrane = np.random.default_rng(0).random(shape) < density
+    membrane.flat[0], membrane.flat[-1] = True, False
+    outside, inside = (ndimage.distance_transform_edt(mask) for mask in (~membrane, membrane))
+    assert np.array_equal(signed_distance(membrane), outside - np.maximum(inside - 1, 0))
+
+
 @pytest.mark.parametrize(
     ("probabilities", "message"),
     [

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from bioimage_cpp import filters
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from sfcnn.cells.graph import RegionGraph
 from sfcnn.cells.metrics import Labels
@@ -54,6 +55,42 @@ def edge_features(graph: RegionGraph, labels: Labels, images: Mapping[str, NDArr
     return Features(tuple(names), np.stack(columns, axis=1))
 
 
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which of n values belong together: groups 0 … G − 1 of at least one value each, arranged by size.
+
+    Groups of the same size lie next to each other, so their values are the rows of a matrix, which NumPy sorts in one
+    call. An arrangement serves for all images of a graph.
+    """
+
+    order: NDArray[np.int64]  #: (n,) positions of the values of the smallest group, then of the next one, …
+    sizes: NDArray[np.int64]  #: (G,) of the groups as arranged, ascending
+    places: NDArray[np.int64]  #: (G,) where each of the groups 0 … G − 1 is in the arrangement
+
+    @classmethod
+    def arrange(cls, groups: NDArray[np.integer[Any]], count: int) -> "Groups":
+        """Arrange values by the group (n,) of each."""
+        sizes = np.bincount(groups, minlength=count)
+        if len(sizes) > count or not sizes.all():
+            raise ValueError(f"expected values in each of the groups 0 … {count - 1}")
+        ascending = np.argsort(sizes, kind="stable")
+        places = np.empty_like(ascending)
+        places[ascending] = np.arange(count)
+        entries = np.ones(len(groups), dtype=np.int8), (places[groups], np.arange(len(groups)))
+        order = csr_array(entries, shape=(count, len(groups))).indices  # a counting sort, faster than numpy.argsort
+        return cls(order.astype(np.int64), sizes[ascending], places)
+
+    def sort(self, values: Floats) -> Floats:
+        """The values (n,) as arranged, ascending in each group, whatever order they came in."""
+        arranged = values[self.order]
+        start = 0
+        for size, count in zip(*np.unique(self.sizes, return_counts=True), strict=True):
+            end = start + size * count
+            arranged[start:end].reshape(count, size).sort(axis=1)  # a view, sorted in place
+            start = end
+        return arranged
+
+
 def statistics(values: Floats, groups: NDArray[np.int64], count: int) -> Floats:
     """(count, 12) statistics of the values (n,) in each group 0 … count − 1, in the order of STATISTICS.
 
@@ -64,24 +101,19 @@ def statistics(values: Floats, groups: NDArray[np.int64], count: int) -> Floats:
     array([[2., 4., 1., 3., 1.],
            [8., 8., 8., 8., 0.]])
     """
-    values = values[np.lexsort((values, groups))]  # sums in this order do not depend on the order of pixels
-    sizes = np.bincount(groups, minlength=count)
-    if len(sizes) > count or not sizes.all():
-        raise ValueError(f"expected values in each of the groups 0 … {count - 1}")
-    if not count:
+    return _statistics(values, Groups.arrange(groups, count))
+
+
+def _statistics(values: Floats, groups: Groups) -> Floats:
+    sizes = groups.sizes
+    if not len(sizes):
         return np.empty((0, len(STATISTICS)))
+    values = groups.sort(values)
     ends = np.cumsum(sizes)
     starts = ends - sizes
     sums = np.add.reduceat(values, starts)
     means = sums / sizes
     low, high = values[starts], values[ends - 1]
-    deviations = values - np.repeat(means, sizes)
-    variance, third, fourth = (np.add.reduceat(deviations**power, starts) / sizes for power in (2, 3, 4))
-    # Equal values have no shape; what is left of their deviations is rounding.
-    flat = variance <= (1e-12 * np.maximum(np.abs(low), np.abs(high))) ** 2
-    spread = np.where(flat, 1, variance)
-    skewness = np.where(flat, 0, third / spread**1.5)
-    kurtosis = np.where(flat, 0, fourth / spread**2 - 3)
     quantiles = []
     for fraction in _QUANTILES:
         place = fraction * (sizes - 1)
@@ -89,37 +121,55 @@ def statistics(values: Floats, groups: NDArray[np.int64], count: int) -> Floats:
         above = np.minimum(below + 1, sizes - 1)
         first, second = values[starts + below], values[starts + above]
         quantiles.append(first + (place - below) * (second - first))
-    return np.stack([means, sums, low, high, variance, skewness, kurtosis, *quantiles], axis=1)
+    powers = values - np.repeat(means, sizes)  # deviations, later their cubes: in place, as pixels may be many
+    squares = powers * powers
+    variance = np.add.reduceat(squares, starts) / sizes
+    powers *= squares
+    third = np.add.reduceat(powers, starts) / sizes
+    squares *= squares
+    fourth = np.add.reduceat(squares, starts) / sizes
+    # Equal values have no shape; what is left of their deviations is rounding.
+    flat = variance <= (1e-12 * np.maximum(np.abs(low), np.abs(high))) ** 2
+    spread = np.where(flat, 1, variance)
+    skewness = np.where(flat, 0, third / spread**1.5)
+    kurtosis = np.where(flat, 0, fourth / spread**2 - 3)
+    table = np.stack([means, sums, low, high, variance, skewness, kurtosis, *quantiles], axis=1)
+    return table[groups.places]
 
 
 def _all_columns(graph: RegionGraph, labels: Labels, images: Mapping[str, NDArray[Any]]) -> Columns:
     inside = np.flatnonzero(labels)
     nodes = labels.ravel()[inside].astype(np.int64) - 1
+    edges, regions = Groups.arrange(graph.contacts, len(graph.edges)), Groups.arrange(nodes, graph.nodes)
     for name, image in images.items():
-        for filtered_name, filtered in _filtered(image.astype(np.float32)):
-            along = statistics(graph.along_edges(filtered), graph.contacts, len(graph.edges))
+        for filtered_name, (first, second) in _filtered(np.ascontiguousarray(image, np.float32), graph.pixels.T):
+            along = _statistics((first.astype(np.float64) + second) / 2, edges)  # a contact has two pixels
             for statistic, column in zip(STATISTICS, along.T, strict=True):
                 yield f"{name} {filtered_name} edge {statistic}", column
-        within = statistics(image.ravel()[inside].astype(np.float64), nodes, graph.nodes)
+        within = _statistics(image.ravel()[inside].astype(np.float64), regions)
         for statistic, column in zip(STATISTICS, within.T, strict=True):
             yield from _both_sides(f"{name} region {statistic}", column, graph)
     yield from _shapes(graph, inside, nodes)
 
 
-def _filtered(image: NDArray[np.float32]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The image and its filters, each of the image's shape, slice by slice."""
+def _filtered(image: NDArray[np.float32], pixels: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """The image and its filters, slice by slice, at some pixels: each of the pixels' shape."""
     slices = image if image.ndim == 3 else image[None]
 
-    def each(function: Any, sigma: float) -> NDArray[np.float32]:
-        return np.stack([function(np.ascontiguousarray(one), sigma) for one in slices])
+    def derivative(sigma: float, *orders: int) -> NDArray[np.float32]:
+        filtered = [filters.gaussian_derivative(one, sigma, orders) for one in slices]
+        return (np.stack(filtered) if len(filtered) > 1 else filtered[0]).ravel()[pixels]
 
-    yield "value", image
+    half = np.float32(0.5)
+    yield "value", image.ravel()[pixels]
     for sigma in SIGMAS:
-        yield f"gaussian {sigma}", each(filters.gaussian_smoothing, sigma).reshape(image.shape)
-        yield f"laplacian {sigma}", each(filters.laplacian_of_gaussian, sigma).reshape(image.shape)
-        eigenvalues = each(filters.hessian_of_gaussian_eigenvalues, sigma)  # (Z, H, W, 2), the larger one first
-        for place, which in enumerate(("larger", "smaller")):
-            yield f"hessian {which} {sigma}", eigenvalues[..., place].reshape(image.shape)
+        yield f"gaussian {sigma}", derivative(sigma, 0, 0)
+        yy, xy, xx = derivative(sigma, 2, 0), derivative(sigma, 1, 1), derivative(sigma, 0, 2)
+        middle, difference = half * (yy + xx), half * (yy - xx)
+        spread = np.sqrt(difference * difference + xy * xy)  # eigenvalues of the Hessian are middle ± spread
+        yield f"laplacian {sigma}", yy + xx
+        yield f"hessian larger {sigma}", middle + spread
+        yield f"hessian smaller {sigma}", middle - spread
 
 
 def _both_sides(name: str, column: Floats, graph: RegionGraph) -> Columns:
@@ -133,13 +183,18 @@ def _both_sides(name: str, column: Floats, graph: RegionGraph) -> Columns:
 
 def _shapes(graph: RegionGraph, inside: NDArray[np.int64], nodes: NDArray[np.int64]) -> Columns:
     """Sizes, lengths and places."""
-    y, x = (place.astype(np.float64) for place in np.unravel_index(inside, graph.shape)[-2:])
+    height, width = graph.shape[-2:]
+    y, x = (
+        np.broadcast_to(places, graph.shape).ravel()[inside]
+        for places in (np.arange(height, dtype=np.float64)[:, None], np.arange(width, dtype=np.float64))
+    )
 
     def mean(values: Floats) -> Floats:
         return np.bincount(nodes, values, minlength=graph.nodes) / graph.regions
 
     centre_y, centre_x = mean(y), mean(x)
-    y, x = y - centre_y[nodes], x - centre_x[nodes]
+    y -= centre_y[nodes]
+    x -= centre_x[nodes]
     yy, xy, xx = mean(y * y), mean(y * x), mean(x * x)
     middle, spread = (yy + xx) / 2, np.hypot((yy - xx) / 2, xy)  # eigenvalues of the covariance are middle ± spread
     yield from _both_sides("region pixels", graph.regions.astype(np.float64), graph)

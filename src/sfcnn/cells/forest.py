@@ -87,16 +87,19 @@ class Forest:
         return np.concatenate([np.empty(0), *chunks])
 
     def _predict(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
-        nodes = np.tile(self.roots, len(values))  # (E · T)
-        edges = np.repeat(np.arange(len(values)), len(self.roots))
-        moving = np.arange(len(nodes))
+        count = len(values)
+        columns = values.T.ravel()  # tree by tree and feature by feature: neighbours in memory are read together
+        nodes = np.repeat(self.roots, count)  # (T · E)
+        edges = np.tile(np.arange(count), len(self.roots))
+        moving, here = np.arange(len(nodes)), nodes
         while len(moving):
-            here = nodes[moving]
-            smaller = values[edges[moving], self.feature[here]] <= self.threshold[here]
-            there = np.where(smaller, self.left[here], self.right[here])
+            smaller = columns.take(count * self.feature.take(here) + edges) <= self.threshold.take(here)
+            there = np.where(smaller, self.left.take(here), self.right.take(here))
             nodes[moving] = there
-            moving = moving[here != there]
-        return self.probability[nodes].reshape(len(values), -1).mean(axis=1)
+            onwards = np.flatnonzero(self.left.take(there) != there)
+            moving, edges, here = moving.take(onwards), edges.take(onwards), there.take(onwards)
+        found = self.probability.take(nodes).reshape(len(self.roots), count)
+        return np.ascontiguousarray(found.T).mean(axis=1)
 
     def save(self, path: Path) -> None:
         """Write the forest to a file, whole or not at all."""

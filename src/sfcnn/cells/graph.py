@@ -106,11 +106,13 @@ def paint(labels: Labels, node_labels: ArrayLike) -> NDArray[np.int64]:
 
 def _contacts(labels: Labels, axis: int) -> NDArray[np.int64]:
     """(C, 2) positions of neighbours along an axis that belong to different regions."""
-    positions = np.arange(labels.size).reshape(labels.shape)
     last = labels.shape[axis] - 1
-    first, second = (labels.take(range(start, last + start), axis) for start in (0, 1))
+    first, second = (labels[(slice(None),) * axis + (slice(start, last + start),)] for start in (0, 1))
     touching = (first != second) & (first > 0) & (second > 0)
-    return np.stack([positions.take(range(start, last + start), axis)[touching] for start in (0, 1)], axis=1)
+    places = list(np.nonzero(touching))
+    before = np.ravel_multi_index(places, labels.shape)
+    places[axis] += 1
+    return np.stack([before, np.ravel_multi_index(places, labels.shape)], axis=1)
 
 
 def _count_regions(labels: Labels) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from bioimage_cpp.distance import distance_transform
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 from skimage.morphology import local_maxima
@@ -101,9 +102,11 @@ def upright_turns(probabilities: NDArray[np.floating], threshold: float) -> int:
     change it.
     """
 
+    membrane = probabilities >= threshold
+
     def masks(turns: int) -> tuple[tuple[int, ...], bytes]:
-        turned = turn(probabilities, turns)
-        return turned.shape, (turned >= threshold).tobytes()
+        turned = turn(membrane, turns)
+        return turned.shape, turned.tobytes()
 
     keys = [masks(turns) for turns in range(4)]
     first = [turns for turns in range(4) if keys[turns] == min(keys)]
@@ -126,7 +129,8 @@ def _of_slice(probabilities: NDArray[np.floating], settings: SuperpixelsConfig) 
         return np.ones(probabilities.shape, dtype=np.int64)
     if not kept.all():
         labels = watershed(height, kept)
-    return np.unique(labels, return_inverse=True)[1].reshape(labels.shape) + 1
+    numbers = np.cumsum(np.bincount(labels.ravel()) > 0)  # without gaps; no pixel has label 0
+    return numbers[labels]
 
 
 def signed_distance(membrane: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -134,9 +138,19 @@ def signed_distance(membrane: NDArray[np.bool_]) -> NDArray[np.float64]:
 
     It is 1 beside the membrane, 0 on its outermost pixels and negative deeper in it. Both kinds of pixels must occur.
     """
-    outside = ndimage.distance_transform_edt(~membrane)
-    inside = ndimage.distance_transform_edt(membrane)
-    return outside - np.maximum(inside - 1, 0)
+    return _distance(~membrane) - np.maximum(_distance(membrane) - 1, 0)
+
+
+def _distance(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Distance of each pixel to the nearest pixel outside the mask."""
+    # The distances of bioimage-cpp are float32, but its nearest pixels are exact, as are the squares of int32.
+    y, x = distance_transform(mask, return_distances=False, return_indices=True)
+    y -= np.arange(mask.shape[0], dtype=np.int32)[:, None]
+    x -= np.arange(mask.shape[1], dtype=np.int32)
+    y *= y
+    x *= x
+    y += x
+    return np.sqrt(y, dtype=np.float64)
 
 
 def _smooth(image: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
@@ -145,6 +159,8 @@ def _smooth(image: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
 
 def _drop_small(labels: NDArray[np.integer], minimum: int) -> NDArray[np.integer]:
     """Labels with those of fewer than `minimum` pixels set to 0."""
+    if minimum <= 1:
+        return labels
     keep = np.bincount(labels.ravel()) >= minimum
     keep[0] = False
     return np.where(keep[labels], labels, 0)
