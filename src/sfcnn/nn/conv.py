@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sfcnn.nn.steerable import SteerableConv2d
-from sfcnn.ops import ENGINES, Engine, known_size, resolve_engine
+from sfcnn.ops import ENGINES, Engine, direct, known_size, resolve_engine
 from sfcnn.ops.cost import Problem, fastest_engine
 from sfcnn.ops.measured import describe, measured_engine
 from sfcnn.ops.reflections import as_reflections, as_rotations, expand_group_weight, expand_lift_weight
@@ -55,9 +55,27 @@ class LiftConv2d(SteerableConv2d):
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) → features (B, Ĉ, Λ, H', W')."""
         self._check_input(images, ("batch", self.in_channels, "height", "width"))
-        # There are no orientations to sum over, so that "direct" is one convolution with few filters.
-        engine = resolve_engine("direct" if self.engine in ("auto", "measured") else self.engine)
+        engine = self._choose_engine()
         features = engine.lift(images, self._kernel(engine), self._atoms(), self._bias(), self.geometry)
+        return as_reflections(features) if self.reflections else features
+
+    def _choose_engine(self) -> Engine:
+        """There are no orientations to sum over, so that "direct" is one convolution with few filters."""
+        return resolve_engine("direct" if self.engine in ("auto", "measured") else self.engine)
+
+    def rectified(self, maps: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """max(0, scale · y + shift) for the layer's output y: filters are scaled, and the shift is their bias."""
+        engine = self._choose_engine()
+        if engine.lift is not direct.lift:
+            return super().rectified(maps, scale, shift)
+        self._check_input(maps, ("batch", self.in_channels, "height", "width"))
+        if self.bias is not None:
+            shift = shift + scale * self.bias
+        if self.reflections:
+            scale, shift = scale.repeat_interleave(2), shift.repeat_interleave(2)
+        kernel = self._kernel(engine)
+        kernel = scale.repeat_interleave(self.orientations).to(kernel).view(-1, 1, 1, 1) * kernel
+        features = engine.lift(maps, kernel, self._atoms(), shift.to(kernel), self.geometry).relu_()
         return as_reflections(features) if self.reflections else features
 
     def _prepare(self, engine: Engine) -> Tensor:
