@@ -119,7 +119,7 @@ def reflections(scale: Scale) -> list[Comparison]:
         for mode in ("train", "eval"):
             job = Job("layer", "", mode, count, batch, side, (channels, channels), (kernel_size,), reflections=True)
             rotations = replace(job, channels=(2 * channels, 2 * channels), reflections=False)
-            plans = scale.plans(job, {"auto": 9}) + scale.plans(rotations, {"auto": 9})
+            plans = [plan for each in (job, rotations) for plan in scale.plans(each, {"auto": 15})]
             comparisons.append(("reflections", plans))
     return comparisons
 
