@@ -39,6 +39,7 @@ class Job:
     channels: tuple[int, ...] = ()  #: of each convolution; those of a layer's input and output
     kernel_sizes: tuple[int, ...] = ()  #: of each convolution
     hidden: tuple[int, ...] = ()  #: units of the fully connected layers
+    reflections: bool = False  #: of a layer: whether it is of D_Λ
     threads: int = 2
 
 
@@ -99,8 +100,11 @@ def network_step(job: Job, net: nn.Module, images: Tensor) -> Step:
     return step
 
 
-def layer_step(layer: nn.Module, apply: Callable[[Tensor], Tensor], features: Tensor) -> Step:
-    """A training step of one layer inside a network: gradients of weights and input, and Adam."""
+def layer_step(job: Job, layer: nn.Module, apply: Callable[[Tensor], Tensor], features: Tensor) -> Step:
+    """A step of one layer inside a network; in training, gradients of weights and input, and Adam."""
+    if job.mode == "eval":
+        layer.eval()
+        return torch.no_grad()(lambda: apply(features))
     optimiser = torch.optim.Adam(layer.parameters(), lr=1e-3)
     features.requires_grad_()
     with torch.no_grad():

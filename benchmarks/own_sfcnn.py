@@ -1,5 +1,7 @@
 """The worker of `speed.py` for this library: a network with the engine that the job names, or its plain twin."""
 
+from typing import Any
+
 import torch
 from job import WITHOUT_KERNEL, Job, Step, layer_step, network_step, serve
 from torch import nn
@@ -14,9 +16,11 @@ def build(job: Job) -> tuple[nn.Module, Step]:
     engine = "auto" if job.engine == WITHOUT_KERNEL else job.engine
     if job.work == "layer":
         (inputs, outputs), (kernel_size,) = job.channels, job.kernel_sizes
-        layer = GroupConv2d(inputs, outputs, kernel_size, job.orientations, padding="same", bias=False, engine=engine)
-        features = torch.randn(job.batch, inputs, job.orientations, job.size, job.size)
-        return layer, layer_step(layer, layer, features)
+        options: dict[str, Any] = {"padding": "same", "bias": False, "engine": engine, "reflections": job.reflections}
+        layer = GroupConv2d(inputs, outputs, kernel_size, job.orientations, **options)
+        maps = 2 * job.orientations if job.reflections else job.orientations
+        features = torch.randn(job.batch, inputs, maps, job.size, job.size)
+        return layer, layer_step(job, layer, layer, features)
     net: nn.Module
     if job.work == "unet":
         net = membrane_unet(job.orientations, engine=engine)

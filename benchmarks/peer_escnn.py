@@ -57,13 +57,13 @@ def build(job: Job) -> tuple[nn.Module, Step]:
     if job.work == "classifier":
         net = Classifier(job)
         return net, network_step(job, net, torch.randn(job.batch, 1, job.size, job.size))
-    if job.work != "layer":
-        raise ValueError(f"no {job.work!r} of escnn's here")
+    if job.work != "layer" or job.reflections:
+        raise ValueError(f"no {job.work!r}{' with reflections' if job.reflections else ''} of escnn's here")
     space = gspaces.rot2dOnR2(job.orientations)
     source, target = (enn.FieldType(space, c * [space.regular_repr]) for c in job.channels)
     layer = convolution(source, target, *job.kernel_sizes)
     features = torch.randn(job.batch, source.size, job.size, job.size)
-    return layer, layer_step(layer, lambda maps: layer(source(maps)).tensor, features)
+    return layer, layer_step(job, layer, lambda maps: layer(source(maps)).tensor, features)
 
 
 if __name__ == "__main__":

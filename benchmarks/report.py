@@ -128,9 +128,26 @@ def _plain_rows(sections: Sections) -> list[Row]:
     return rows
 
 
+def _reflection_rows(sections: Sections) -> list[Row]:
+    """A layer of D_Λ with C channels beside one of C_Λ with 2C, which convolves as many maps."""
+    results = done(sections, "reflections")
+    rows: list[Row] = []
+    for ours in (r for r in results if r["reflections"]):
+        channels, count = ours["channels"][0], ours["orientations"]
+        same = {key: ours[key] for key in ("mode", "orientations", "kernel_sizes", "batch", "size")}
+        others = (r for r in results if r["channels"][0] == 2 * channels)
+        theirs = _pick(others, reflections=False, **same)
+        if theirs is not None:
+            value = ours["median_seconds"] / theirs["median_seconds"]
+            label = f"layer {ours['mode']}, D_{count} {channels} channels / C_{count} {2 * channels}"
+            rows.append((label, _range(ours, theirs), "≤ 1.1×", "≤ 1×", _verdict(value, 1.1, 1.0, more=False)))
+    return rows
+
+
 def targets_table(sections: Sections) -> str:
     """All ratios that have a target, and some that have none."""
-    rows = _speed_rows(sections) + _growth_rows(sections) + _memory_rows(sections) + _plain_rows(sections)
+    kinds = (_speed_rows, _growth_rows, _memory_rows, _plain_rows, _reflection_rows)
+    rows = [row for kind in kinds for row in kind(sections)]
     head = ("ratio of medians", "measured (range by extremes)", "must", "aim", "reached")
     return "\n".join(f"{a:56}{b:40}{c:>8}{d:>8}  {e}" for a, b, c, d, e in [head, *rows])
 

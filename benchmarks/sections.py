@@ -110,6 +110,20 @@ def size(scale: Scale) -> list[Comparison]:
     return [("size", scale.plans(replace(job, size=pixels), repeats)) for pixels in sizes]
 
 
+def reflections(scale: Scale) -> list[Comparison]:
+    """Training step and evaluation of one layer of D_Λ with C channels, beside one of C_Λ with 2C: as many maps."""
+    # C, kernel size, Λ, batch and side of the maps: two layers of the classifiers, and a small one
+    shapes = ((2, 3, 4, 2, 8),) if scale.quick else ((12, 7, 8, 16, 28), (16, 5, 16, 8, 14), (32, 5, 4, 16, 7))
+    comparisons = []
+    for channels, kernel_size, count, batch, side in shapes:
+        for mode in ("train", "eval"):
+            job = Job("layer", "", mode, count, batch, side, (channels, channels), (kernel_size,), reflections=True)
+            rotations = replace(job, channels=(2 * channels, 2 * channels), reflections=False)
+            plans = [plan for each in (job, rotations) for plan in scale.plans(each, {"auto": 15})]
+            comparisons.append(("reflections", plans))
+    return comparisons
+
+
 def memory(scale: Scale) -> list[Comparison]:
     """Peak memory of a training step of `mnist_benchmark`, batch 64: two steps, so that Adam has its averages."""
     return [("memory", scale.plans(_classifier(BENCHMARK, scale), dict.fromkeys(("auto", WITHOUT_KERNEL, "escnn"), 1)))]
@@ -119,6 +133,7 @@ def memory(scale: Scale) -> list[Comparison]:
 SECTIONS: dict[str, Callable[[Scale], list[Comparison]]] = {
     "size": size,
     "orientations": orientations,
+    "reflections": reflections,
     "growth": growth,
     "memory": memory,
     "mnist": mnist,

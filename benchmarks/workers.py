@@ -141,7 +141,8 @@ def compare(name: str, plans: Sequence[Plan], peer: Path | None) -> list[dict[st
         print(describe(result), flush=True)
     steerable = [r for r in results if "parameters" in r and not r["engine"].startswith("plain-")]
     for first, second in pairwise(steerable):
-        if first["orientations"] == second["orientations"] and first["parameters"] != second["parameters"]:
+        alike = all(first[key] == second[key] for key in ("orientations", "reflections"))
+        if alike and first["parameters"] != second["parameters"]:
             print(f"  NOT THE SAME: {first['engine']} has {first['parameters']} parameters, ", end="")
             print(f"{second['engine']} has {second['parameters']}", flush=True)
     return results
@@ -149,7 +150,8 @@ def compare(name: str, plans: Sequence[Plan], peer: Path | None) -> list[dict[st
 
 def describe(result: dict[str, Any]) -> str:
     """One line on one result."""
-    shape = f"Λ = {result['orientations']}, batch {result['batch']}, {result['size']}×{result['size']}"
+    mirrored = " mirrored" if result["reflections"] else ""
+    shape = f"Λ = {result['orientations']}{mirrored}, batch {result['batch']}, {result['size']}×{result['size']}"
     label = f"  {result['name']:17}{result['engine']:26}{result['mode']:6}{shape:34}"
     if "error" in result:
         return f"{label}{result['error']}"

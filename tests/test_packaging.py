@@ -138,7 +138,7 @@ COMMAND_LINES = {
     "segment train-edges": "a.tif b.tif --out c.safetensors",
     "segment score": "a.tif b.tif",
     "export": "isbi2012 --format onnx --out m.onnx",
-    **{f"experiment {name}": "--list" for name in ("orientations", "generalization", "benchmark", "isbi")},
+    **{f"experiment {name}": "--list" for name in ("orientations", "generalization", "benchmark", "symmetry", "isbi")},
     "data fetch": "mnist",
     "data show": "",
     "filters": "",

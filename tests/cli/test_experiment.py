@@ -5,7 +5,7 @@ import pytest
 
 from cli.conftest import Fails, files
 from sfcnn.cli import main
-from sfcnn.experiments import EXPERIMENTS
+from sfcnn.experiments import EXPERIMENTS, timing
 
 #: Runs of two steps of a small network on embedded digits.
 TINY = [
@@ -32,12 +32,14 @@ SWEEPS = {
     "orientations": ["--orientations", "[1, 2]", "--train_images", "[40]", "--seeds", "[0]"],
     "generalization": ["--kinds", "[steerable, plain-channels]", "--augmentations=[none]", "--angles", "4"],
     "benchmark": ["--variants", "[he, coeff]", "--seeds", "[3]"],
+    "symmetry": ["--networks", "[C8, plain]", "--seeds", "[3]", "--epochs", "{C8: 1, plain: 1}"],
     "isbi": ["--kinds", "[steerable, plain-parameters]", "--folds", "[2]"],
 }
 RUNS = {
     "orientations": ["n40-L1-s0", "n40-L2-s0"],
     "generalization": ["steerable-none-s0", "plain-channels-none-s0"],
     "benchmark": ["he-s3", "coeff-s3"],
+    "symmetry": ["C8-s3", "plain-s3"],
     "isbi": ["steerable-slices2-2-s0", "plain-parameters-slices2-2-s0"],
 }
 
@@ -104,6 +106,32 @@ def test_a_finished_experiment_is_shown_again(capsys: pytest.CaptureFixture[str]
     }
 
 
+def test_epochs_that_follow_from_a_time_are_the_same_when_a_sweep_is_resumed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "_TURNS", 1)  # how exact the times are does not matter here
+    words = ["experiment", "symmetry", *TINY, "--networks", "[C8, plain]", "--seeds", "[0]", "--out", "sweep"]
+    words += ["--budget_seconds", "0.001"]
+    assert main([*words, "--list"]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["open", "open"]
+    assert not files()
+    assert main([*words, "--only", "plain-*"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("timing epochs of C8, plain\n")
+    assert "plain-s0  epoch 2/2  loss " in said
+    assert main([*words, "--list"]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["open", "done"]
+    before = snapshot()
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "timing" not in said
+    assert "C8-s0  epoch 2/2  loss " in said
+    after = snapshot()
+    assert {name: after[name] for name in before} == before
+    summary = json.loads(Path("sweep/symmetry.json").read_text(encoding="utf-8"))
+    assert summary["settings"]["epochs"] == {"C8": 2, "plain": 2}
+
+
 @pytest.mark.parametrize(("words", "count"), [([], 140), (["--quick"], 16), (["--only", "n1250-L20-*"], 5)])
 def test_listing_shows_the_runs_and_makes_nothing(
     words: list[str], count: int, capsys: pytest.CaptureFixture[str]
@@ -153,7 +181,7 @@ def test_other_settings_in_the_same_directory_are_refused(fails: Fails) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "Choose one of orientations, generalization, benchmark, isbi"),
+        ([], "Choose one of orientations, generalization, benchmark, symmetry, isbi"),
         (["weather"], "unknown command 'weather'"),
         (["benchmark", "--only", "he-s9"], "no run 'he-s9', choose one of ['he-s0', "),
         (["benchmark", "--only", "he-s9", "--list"], "no run 'he-s9', choose one of ['he-s0', "),
@@ -172,6 +200,9 @@ def test_other_settings_in_the_same_directory_are_refused(fails: Fails) -> None:
         (["generalization", "--kinds", "[round]"], "unknown kind 'round', choose one of ['steerable', "),
         (["generalization", "--quick"], "data set mnist needs a directory with its files"),
         (["orientations", "--quick", "--data", "empty"], "empty"),
+        (["symmetry", "--quick"], "data set mnist-rot-regenerated needs a directory with its files"),
+        (["symmetry", "--only", "C8-s9"], "no run 'C8-s9', choose one of ['C8-s0', "),
+        (["symmetry", "--epochs", "{C8: many}"], "epochs"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_made(

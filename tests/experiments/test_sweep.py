@@ -56,7 +56,7 @@ def test_the_settings_of_every_experiment_make_runs_of_different_names(name: str
     else:
         assert "regenerated" in settings.train.images.dataset or settings.train.images.dataset == "mnist"
     if not quick:
-        default = type(settings.train)()
+        default = type(settings)().train
         assert settings.train.optimization == default.optimization
         assert settings.train.model.orientations == default.model.orientations
 

@@ -34,6 +34,7 @@ COMMANDS = {
     ),
     "experiment generalization": ("sfcnn.cli.experiment", "train on upright digits, test at every angle (figure 4)"),
     "experiment benchmark": ("sfcnn.cli.experiment", "the benchmark on rotated MNIST (table 1)"),
+    "experiment symmetry": ("sfcnn.cli.experiment", "which symmetry pays on the same digits in the same time"),
     "experiment isbi": ("sfcnn.cli.experiment", "membranes and cells of the ISBI 2012 challenge (table 2)"),
     "data fetch": ("sfcnn.cli.data", "download a data set"),
     "data show": ("sfcnn.cli.data", "show which data sets are there"),
@@ -45,7 +46,7 @@ COMMANDS = {
 GROUPS = {
     "classify": "Tell classes of images.",
     "segment": "Tell classes of pixels, and find cells between membranes.",
-    "experiment": "Repeat an experiment of the paper.",
+    "experiment": "Repeat an experiment of the paper, or compare symmetries.",
     "data": "Data sets of digits.",
 }
 

@@ -1,4 +1,4 @@
-"""`sfcnn experiment`: the paper's figures and tables."""
+"""`sfcnn experiment`: the paper's figures and tables, and a comparison of symmetries."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,7 +74,7 @@ def run(prog: str, arguments: Any) -> None:
     if not listing:
         carry_out(experiment, settings, console, out, data, processes, only)
         return
-    runs = choose_runs(experiment.runs(settings), only)
+    runs = choose_runs(experiment.runs(experiment.recall(settings, out)), only)
     width = max(len(run.name) for run in runs) + 2
     for run in runs:
         console.print(f"{run.name:<{width}}{'done' if finished(run, out) else 'open'}")
@@ -94,6 +94,9 @@ def carry_out(
 
     from sfcnn.experiments.sweep import choose_runs, finished, summarize
 
+    choose_runs(experiment.runs(settings), only)  # a mistake is better noticed before than after
+    experiment.prepare(settings, out, data, console.print)
+    settings = experiment.recall(settings, out)
     runs = experiment.runs(settings)
     _train(experiment, choose_runs(runs, only), console, out, data, processes)
     results = [result for result in (finished(run, out) for run in runs) if result is not None]

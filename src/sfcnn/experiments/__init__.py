@@ -1,4 +1,4 @@
-"""The paper's experiments, each from settings to a table, a JSON file and a figure."""
+"""The paper's experiments and one on symmetries, each from settings to a table, a JSON file and a figure."""
 
 from importlib import import_module
 from typing import Any
@@ -11,6 +11,7 @@ EXPERIMENTS = {
     "orientations": "test error against the number of orientations Λ (figure 4 left)",
     "generalization": "train on upright digits, test at every angle (figure 4 right)",
     "benchmark": "the benchmark on rotated MNIST (table 1)",
+    "symmetry": "which symmetry pays on the same digits in the same time (not in the paper)",
     "isbi": "membranes and cells of the ISBI 2012 challenge (§4.2, table 2)",
 }
 

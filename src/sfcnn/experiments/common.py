@@ -34,10 +34,13 @@ def on_test_images(
     return measure_run
 
 
+def digit_splits(images: ImagesConfig, data: Path | None) -> Splits:
+    """The digits that settings name, split; those asked for last are kept in memory."""
+    return _splits(images.dataset, data, images.seed, images.resampling)
+
+
 def _test_images(run: SweepRun, data: Path | None) -> LabelledImages:
-    images: ImagesConfig = run.train.images
-    splits = _splits(images.dataset, data, images.seed, images.resampling)
-    return first_images(splits.test, run.test["test_images"], "test_images")
+    return first_images(digit_splits(run.train.images, data).test, run.test["test_images"], "test_images")
 
 
 @lru_cache(maxsize=1)  # the runs of a sweep have the same images, and rotating tens of thousands takes a while

@@ -1,6 +1,7 @@
 """A sweep: many training runs that can be interrupted, spread over processes, or run one by one.
 
 DIRECTORY/runs/<name>/            a run (`sfcnn.train.run`) and, once it is done, measured.json
+DIRECTORY/times.json              of an experiment whose epochs follow from a time: how long they take
 DIRECTORY/<experiment>.json       all results, once all runs are done
 DIRECTORY/<experiment>.png        their figure
 """
@@ -61,11 +62,22 @@ class Table:
     rows: list[list[str]]
 
 
+def _nothing(settings: Any, directory: Path, data: Path | None, tell: Callable[[str], None]) -> None:
+    """Nothing has to be measured before the runs are known."""
+
+
+def _as_given(settings: Settings, directory: Path) -> Settings:
+    """Settings are whole as they are."""
+    return settings
+
+
 @dataclass(frozen=True)
 class Experiment(Generic[Settings]):
-    """A figure or table of the paper: which networks to train, what to measure, how to show it.
+    """A figure or table: which networks to train, what to measure, how to show it.
 
     `train` and `measure` are given a run, its directory and that of the data. Training resumes where it stopped.
+    Where runs depend on the machine, `prepare` measures what they depend on and keeps it in the directory of the sweep,
+    unless it is there, and `recall` returns the settings with what is kept.
     """
 
     name: str
@@ -75,6 +87,8 @@ class Experiment(Generic[Settings]):
     measure: Callable[[SweepRun, Path, Path | None], Result]
     table: Callable[[Settings, list[Result]], Table]
     draw: Callable[[Settings, list[Result], Path], "Figure"]  #: from the directory of the sweep, if need be
+    prepare: Callable[[Settings, Path, Path | None, Callable[[str], None]], None] = _nothing
+    recall: Callable[[Settings, Path], Settings] = _as_given
 
     def config_path(self, *, quick: bool) -> Path:
         """The file with the full settings or with those that take minutes."""

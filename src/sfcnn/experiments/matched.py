@@ -1,0 +1,52 @@
+"""Networks of several symmetries with about as many parameters.
+
+The first, C8, has the width that is asked for. The width of the others, in hundredths, is that with which their number
+of parameters is nearest to its. A plain twin of C8 finds its own width when it is built (`sfcnn.models.twins`).
+"""
+
+from bisect import bisect_left
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from sfcnn.classification.config import ModelConfig
+from sfcnn.classification.network import build_network
+from sfcnn.models.twins import count_parameters
+
+#: The networks by name: the settings of C8, and what each of the others changes in them.
+NETWORKS: dict[str, dict[str, Any]] = {
+    "C8": {"orientations": 8, "kind": "steerable", "reflections": False, "restrict_after": 0},
+    "D4": {"orientations": 4, "reflections": True},
+    "D8": {"reflections": True},
+    "C16": {"orientations": 16},
+    "p4": {"orientations": 4, "basis": "pixels"},
+    "p4m": {"orientations": 4, "basis": "pixels", "reflections": True},
+    "plain": {"kind": "plain-parameters"},
+}
+
+_WIDTHS = range(1, 401)  # in hundredths
+
+
+@lru_cache(maxsize=64)  # networks are built on the meta device to count, which takes a second for all of them
+def make_model(network: str, base: ModelConfig, restrict_after: int) -> ModelConfig:
+    """One of the `NETWORKS`, with about as many parameters as the first has with the width of `base`.
+
+    >>> make_model("C16", ModelConfig(width=0.5), 5).width
+    0.35
+    """
+    first = replace(base.resolved(), **NETWORKS["C8"])
+    model = replace(first, **NETWORKS[network])
+    model = replace(model, restrict_after=restrict_after if model.reflections else 0)
+    if model.kind != "steerable" or model == first:
+        return model
+    wanted = _parameters(first)
+    models = [replace(model, width=hundredths / 100) for hundredths in _WIDTHS]
+    above = bisect_left(models, wanted, key=_parameters)
+    return min(models[max(above - 1, 0) : above + 1], key=lambda model: abs(_parameters(model) - wanted))
+
+
+def _parameters(model: ModelConfig) -> int:
+    with torch.device("meta"):
+        return count_parameters(build_network(model))
