@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import math
 import re
 import sys
@@ -173,7 +174,7 @@ def test_lists_are_indented_for_the_site() -> None:
     assert links.indent_lists("- a\n  - b") == "- a\n    - b"
 
 
-@pytest.mark.parametrize("name", ["steering", "responses", "errors"])
+@pytest.mark.parametrize("name", ["steering", "responses", "errors", "borders"])
 def test_pictures_can_be_drawn(name: str, tmp_path: Path) -> None:
     from sfcnn.pictures import save_figure
 
@@ -182,9 +183,10 @@ def test_pictures_can_be_drawn(name: str, tmp_path: Path) -> None:
         "steering": lambda: figures.steering_figure(7),
         "responses": lambda: figures.responses_figure(17, 7),
         "errors": lambda: figures.errors_figure(step=45, size=21, seeds=1),
+        "borders": figures.borders_figure,
     }
     figure = draw[name]()
-    assert len(figure.axes) == {"steering": 12, "responses": 40, "errors": 1}[name]
+    assert len(figure.axes) == {"steering": 12, "responses": 40, "errors": 1, "borders": 2}[name]
     save_figure(figure, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 1000
     assert all((DOCS / "figures" / f"{drawn}.png").is_file() for drawn in figures.FIGURES)
@@ -209,6 +211,21 @@ def test_curves_are_low_at_quarter_turns_only() -> None:
     found = figures.errors_by_angle([45.0, 90.0], 21, 1)
     assert all(errors[1] < 1e-5 < errors[0] for name, errors in found.items() if name.startswith("sfcnn"))
     assert found["ordinary convolutions"][1] > 0.1
+
+
+def test_the_figure_of_borders_shows_what_was_measured() -> None:
+    """At 24 angles and 360°, every seed of every variant and their means."""
+    figures = load("make_figures")
+    results = json.loads(figures.BORDERS.read_text(encoding="utf-8"))["results"]
+    lines = figures.borders_figure().axes[0].get_lines()
+    assert {tuple(line.get_xdata()) for line in lines} == {tuple(range(0, 361, 15))}
+    drawn = [list(line.get_ydata()) for line in lines]
+    for variant in figures.VARIANTS:
+        found = [r["errors"] for r in results if (r["variant"], r["basis"]) == (variant, "averaged")]
+        means = [sum(values) / len(values) for values in zip(*found, strict=True)]
+        assert len(found) == 3
+        for values in (*found, means):
+            assert any(ys == pytest.approx([*values * 4, values[0]]) for ys in drawn)
 
 
 def test_comments_document_attributes_and_examples_are_code() -> None:
