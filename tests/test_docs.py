@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -226,6 +227,26 @@ def test_the_figure_of_borders_shows_what_was_measured() -> None:
         assert len(found) == 3
         for values in (*found, means):
             assert any(ys == pytest.approx([*values * 4, values[0]]) for ys in drawn)
+
+
+def test_what_is_left_at_borders_is_what_was_measured() -> None:
+    """The means over seeds that docs/equivariance.md names."""
+    results = json.loads(load("make_figures").BORDERS.read_text(encoding="utf-8"))["results"]
+    text = (DOCS / "equivariance.md").read_text(encoding="utf-8").split("### What is left")[1].split("\n## ")[0]
+
+    def mean(variant: str, value: Callable[[dict[str, Any]], float]) -> float:
+        found = [value(r) for r in results if (r["variant"], r["basis"]) == (variant, "averaged")]
+        return sum(found) / len(found)
+
+    named = [mean("none", lambda r: r["errors"][0]), mean("none", lambda r: max(r["errors"]))]
+    for variant in ("disk-blur", "disk-blur-moves"):
+        named += [mean(variant, lambda r: r["errors"][0]), mean(variant, lambda r: r["errors_without_6_9"][0])]
+        named += [mean(variant, lambda r, place=place: r["canvas"][place]) for place in ("centred", "moved")]
+        named.append(mean(variant, lambda r: r["off"]["1"]))
+        ratio = mean(variant, lambda r: max(r["errors"])) / mean(variant, lambda r: r["errors"][0])
+        assert f"{ratio:.2f}" in text
+    named += [mean("disk-blur", lambda r: max(r["errors"])), mean("disk-blur", lambda r: r["off_without_6_9"]["1"])]
+    assert [value for value in named if f"{value:.1f}" not in text] == []
 
 
 def test_comments_document_attributes_and_examples_are_code() -> None:
