@@ -241,7 +241,7 @@ def test_what_is_left_at_borders_is_what_was_measured() -> None:
     named = [mean("none", lambda r: r["errors"][0]), mean("none", lambda r: max(r["errors"]))]
     for variant in ("disk-blur", "disk-blur-moves"):
         named += [mean(variant, lambda r: r["errors"][0]), mean(variant, lambda r: r["errors_without_6_9"][0])]
-        named += [mean(variant, lambda r, place=place: r["canvas"][place]) for place in ("centred", "moved")]
+        named += [mean(variant, lambda r: r["canvas"]["centred"]), mean(variant, lambda r: r["canvas"]["moved"])]
         named.append(mean(variant, lambda r: r["off"]["1"]))
         ratio = mean(variant, lambda r: max(r["errors"])) / mean(variant, lambda r: r["errors"][0])
         assert f"{ratio:.2f}" in text
