@@ -1,10 +1,15 @@
-"""The pictures of docs/idea.md, drawn with the library itself: `python docs/make_figures.py` writes docs/figures/."""
+"""The pictures of the documentation, drawn with the library itself: `python docs/make_figures.py` writes docs/figures/.
+
+That of borders shows what benchmarks/borders.py has measured.
+"""
 
 import argparse
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -193,6 +198,52 @@ def errors_figure(step: float = 3.75, size: int = 61, seeds: int = 5) -> "Figure
     return figure
 
 
+#: Variants of benchmarks/borders.py, and what they are called in the figure.
+VARIANTS = {
+    "none": "square maps, 2×2 maximum",
+    "disk-blur": "maps end at a disk, blurred maximum",
+    "disk-blur-moves": "… and training digits moved by up to 2 pixels",
+}
+BORDERS = Path(__file__).parents[1] / "benchmarks" / "results" / "borders.json"
+
+
+def around_the_circle(values: list[float]) -> list[float]:
+    """Values of the first quarter of a circle for all of it, with 360° at the end: quarter turns are exact."""
+    return [*values * 4, values[0]]
+
+
+def borders_panel(axes: "Axes", results: list[dict[str, Any]], key: str, title: str) -> None:
+    """Error against the angle, in bold the mean over seeds."""
+    for number, (variant, name) in enumerate(VARIANTS.items()):
+        found = [r for r in results if (r["variant"], r["basis"], r["kind"]) == (variant, "averaged", "steerable")]
+        runs = [around_the_circle(r[key]) for r in found if key in r]
+        if not runs:
+            continue
+        degrees = [360 * index / (len(runs[0]) - 1) for index in range(len(runs[0]))]
+        for run in runs:
+            axes.plot(degrees, run, f"C{number}-", alpha=0.35, linewidth=0.7)
+        means = [fmean(values) for values in zip(*runs, strict=True)]
+        axes.plot(degrees, means, f"C{number}o-", markersize=3, label=f"{name} ({len(runs)} seeds)")
+    axes.set_xticks(range(0, 361, 90))
+    axes.set(xlabel="rotation of the digits (degrees)", xlim=(0, 360))
+    axes.set_ylim(bottom=0)
+    axes.set_title(title, fontsize=9)
+    axes.grid(alpha=0.3)
+
+
+def borders_figure(path: Path = BORDERS) -> "Figure":
+    """Test error at 24 angles after training on upright digits; on the right without the digits 6 and 9."""
+    results = json.loads(path.read_text(encoding="utf-8"))["results"]
+    figure = new_figure(9.6, 4.2)
+    left, right = figure.subplots(1, 2)
+    borders_panel(left, results, "errors", "all digits")
+    borders_panel(right, results, "errors_without_6_9", "without 6 and 9")
+    left.set_ylabel("test error (%)")
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, loc="outside upper center", ncols=3)
+    return figure
+
+
 def atoms_figure(kernel_size: int = KERNEL) -> "Figure":
     """All atoms of the default preset."""
     return atoms_table("bandlimited", kernel_size)
@@ -210,6 +261,7 @@ FIGURES: dict[str, Callable[[], "Figure"]] = {
     "steering": steering_figure,
     "responses": responses_figure,
     "equivariance": errors_figure,
+    "borders": borders_figure,
 }
 
 

@@ -2,12 +2,14 @@
 
 import doctest
 import importlib
+import json
 import math
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -173,7 +175,7 @@ def test_lists_are_indented_for_the_site() -> None:
     assert links.indent_lists("- a\n  - b") == "- a\n    - b"
 
 
-@pytest.mark.parametrize("name", ["steering", "responses", "errors"])
+@pytest.mark.parametrize("name", ["steering", "responses", "errors", "borders"])
 def test_pictures_can_be_drawn(name: str, tmp_path: Path) -> None:
     from sfcnn.pictures import save_figure
 
@@ -182,9 +184,10 @@ def test_pictures_can_be_drawn(name: str, tmp_path: Path) -> None:
         "steering": lambda: figures.steering_figure(7),
         "responses": lambda: figures.responses_figure(17, 7),
         "errors": lambda: figures.errors_figure(step=45, size=21, seeds=1),
+        "borders": figures.borders_figure,
     }
     figure = draw[name]()
-    assert len(figure.axes) == {"steering": 12, "responses": 40, "errors": 1}[name]
+    assert len(figure.axes) == {"steering": 12, "responses": 40, "errors": 1, "borders": 2}[name]
     save_figure(figure, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 1000
     assert all((DOCS / "figures" / f"{drawn}.png").is_file() for drawn in figures.FIGURES)
@@ -209,6 +212,42 @@ def test_curves_are_low_at_quarter_turns_only() -> None:
     found = figures.errors_by_angle([45.0, 90.0], 21, 1)
     assert all(errors[1] < 1e-5 < errors[0] for name, errors in found.items() if name.startswith("sfcnn"))
     assert found["ordinary convolutions"][1] > 0.1
+
+
+def test_the_figure_of_borders_shows_what_was_measured() -> None:
+    """At 24 angles and 360°, every seed of every variant and their means."""
+    figures = load("make_figures")
+    results = json.loads(figures.BORDERS.read_text(encoding="utf-8"))["results"]
+    lines = figures.borders_figure().axes[0].get_lines()
+    assert {tuple(line.get_xdata()) for line in lines} == {tuple(range(0, 361, 15))}
+    drawn = [list(line.get_ydata()) for line in lines]
+    for variant in figures.VARIANTS:
+        found = [r["errors"] for r in results if (r["variant"], r["basis"]) == (variant, "averaged")]
+        means = [sum(values) / len(values) for values in zip(*found, strict=True)]
+        assert len(found) == 3
+        for values in (*found, means):
+            assert any(ys == pytest.approx([*values * 4, values[0]]) for ys in drawn)
+
+
+def test_what_is_left_at_borders_is_what_was_measured() -> None:
+    """The means over seeds that docs/equivariance.md names."""
+    results = json.loads(load("make_figures").BORDERS.read_text(encoding="utf-8"))["results"]
+    text = (DOCS / "equivariance.md").read_text(encoding="utf-8").split("### What is left")[1].split("\n## ")[0]
+
+    def mean(variant: str, value: Callable[[dict[str, Any]], float]) -> float:
+        found = [value(r) for r in results if (r["variant"], r["basis"]) == (variant, "averaged")]
+        return sum(found) / len(found)
+
+    named = [mean("none", lambda r: r["errors"][0]), mean("none", lambda r: max(r["errors"]))]
+    for variant in ("disk-blur", "disk-blur-moves"):
+        named += [mean(variant, lambda r: r["errors"][0]), mean(variant, lambda r: r["errors_without_6_9"][0])]
+        named += [mean(variant, lambda r: r["canvas"]["centred"]), mean(variant, lambda r: r["canvas"]["moved"])]
+        named.append(mean(variant, lambda r: r["off"]["1"]))
+        ratio = mean(variant, lambda r: max(r["errors"])) / mean(variant, lambda r: r["errors"][0])
+        assert f"{ratio:.2f}" in text
+    named += [mean("disk-blur", lambda r: max(r["errors"])), mean("disk-blur", lambda r: r["off_without_6_9"]["1"])]
+    named.append(mean("disk-blur", lambda r: max(r["errors_without_6_9"])))
+    assert [value for value in named if f"{value:.1f}" not in text] == []
 
 
 def test_comments_document_attributes_and_examples_are_code() -> None:

@@ -199,22 +199,29 @@ def importing() -> str:
 
 
 def borders() -> str:
-    """What borders and pooling cost on turned digits and larger canvases (`benchmarks/borders.py`)."""
+    """What borders, pooling and moves cost on turned digits and larger canvases (`benchmarks/borders.py`)."""
     results = load("benchmarks/results/borders.json")["results"]
     rows, ends, pools = [], ("none", "disk", "background"), ("max", "blur")
-    order = sorted({(r["basis"], ends.index(r["border"]), pools.index(r["pool"])) for r in results})
-    for basis, border, pool in ((basis, ends[first], pools[second]) for basis, first, second in order):
-        found = [r for r in results if (r["basis"], r["border"], r["pool"]) == (basis, border, pool)]
+    order = sorted({(r["basis"], ends.index(r["border"]), pools.index(r["pool"]), r.get("moves", 0)) for r in results})
+    for basis, first, second, moves in order:
+        setting = basis, ends[first], pools[second], moves
+        found = [r for r in results if (r["basis"], r["border"], r["pool"], r.get("moves", 0)) == setting]
         columns = [
             [r["errors"][0] for r in found],
             [r["errors"][3] for r in found],
             [max(r["errors"]) for r in found],
             [r["canvas"]["centred"] for r in found],
+            [r["canvas"]["moved"] for r in found],
         ]
-        means = [sum(values) / len(values) for values in columns]
-        ratio = f"{means[2] / means[0]:.2f}"
-        rows.append([f"`{basis}`", f"`{border}`", f"`{pool}`", str(len(found)), *(f"{m:.1f}" for m in means), ratio])
-    titles = ["basis", "border", "pool", "seeds", "upright", "45°", "worst angle", "canvas of 40", "worst / upright"]
+        upright, diagonal, worst, *canvases = (sum(values) / len(values) for values in columns)
+        # Measured later than the others.
+        rest = [(r["errors_without_6_9"][0], max(r["errors_without_6_9"])) for r in found if "off" in r]
+        without = [f"{sum(values) / len(values):.1f}" for values in zip(*rest, strict=True)] or ["", ""]
+        means = [f"{value:.1f}" for value in (upright, diagonal, worst)]
+        names = [f"`{setting[0]}`", f"`{setting[1]}`", f"`{setting[2]}`", str(moves), str(len(found))]
+        rows.append([*names, *means, f"{worst / upright:.2f}", *without, *(f"{value:.1f}" for value in canvases)])
+    titles = ["basis", "border", "pool", "moves", "seeds", "upright", "45°", "worst angle", "worst / upright"]
+    titles += ["upright, no 6, 9", "worst, no 6, 9", "canvas of 40", "… moved"]
     source = _source([r["provenance"] for r in results])
     return f"{markdown_table(titles, rows)}\n\n*{source}; [every run](../benchmarks/results/borders.json).*"
 

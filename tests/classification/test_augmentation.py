@@ -8,6 +8,7 @@ from sfcnn.classification.augmentation import (
     RESAMPLINGS,
     angles_between,
     ground,
+    move_each,
     random_angles,
     rotate_each,
 )
@@ -137,3 +138,26 @@ def test_angles_between_orientations_are_uniform_in_every_epoch() -> None:
     for epoch in (0, 1, 17):
         counts = torch.histc(angles_between(8, epoch, offsets) / (2 * math.pi / 8), 8, 0, 1)
         assert float((counts / 1000 - 1).abs().max()) < 0.15
+
+
+def test_each_image_is_moved_by_its_own_offset(dtype: torch.dtype) -> None:
+    images = torch.rand(9, 2, 7, 5, dtype=dtype)
+    offsets = torch.tensor([[0, 0], [1, 0], [0, 1], [-2, 1], [3, -4], [6, 4], [-7, 0], [0, 5], [-9, 9]])
+    for image, (down, right), moved in zip(images, offsets.tolist(), move_each(images, offsets), strict=True):
+        for row in range(7):
+            for column in range(5):
+                inside = 0 <= row - down < 7 and 0 <= column - right < 5
+                expected = image[:, row - down, column - right] if inside else torch.zeros(2, dtype=dtype)
+                assert torch.equal(moved[:, row, column], expected)
+
+
+def test_moving_turned_images_is_turning_moved_ones() -> None:
+    images, (down, right) = torch.rand(1, 1, 8, 8), (2, -3)
+    turned = move_each(images.rot90(1, (-2, -1)), torch.tensor([[-right, down]]))
+    assert torch.equal(turned, move_each(images, torch.tensor([[down, right]])).rot90(1, (-2, -1)))
+
+
+@pytest.mark.parametrize("offsets", [torch.zeros(3, 2), torch.zeros(2, 2, dtype=torch.int64)])
+def test_offsets_of_moves_are_checked(offsets: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"expected whole offsets \(B, 2\) for 3 images, got torch"):
+        move_each(torch.rand(3, 1, 4, 4), offsets)

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from sfcnn.classification import predict
-from sfcnn.classification.augmentation import rotate_each
+from sfcnn.classification.augmentation import move_each, rotate_each
 from sfcnn.classification.config import ClassificationConfig, ImagesConfig, ModelConfig
 from sfcnn.classification.evaluate import evaluate
 from sfcnn.classification.labelled import DIGITS, LabelledImages, Splits
@@ -269,3 +269,36 @@ def test_labels_are_smoothed_in_training_only() -> None:
     plain = -logits.log_softmax(1)[labels, labels].sum()
     torch.testing.assert_close(task.outcome(nn.Identity(), logits, labels).loss, smooth)
     torch.testing.assert_close(task.outcome(nn.Identity().eval(), logits, labels).loss, plain)
+
+
+@pytest.mark.parametrize("grey", [0.0, 0.25])
+def test_images_are_moved_over_their_ground_by_all_offsets_alike(grey: float) -> None:
+    """Every batch is that of a task without moves, image by image moved by up to `moves` pixels."""
+    still = numbered(50)
+    splits = replace(SPLITS, train=LabelledImages((still.images - grey).abs(), still.labels))
+    offsets = [(down, right) for down in range(-2, 3) for right in range(-2, 3)]
+    seen: list[tuple[int, int]] = []
+    task, unmoved = task_of(splits=splits, moves=2), task_of(splits=splits)
+    for epoch in range(8):
+        for step in range(task.steps):
+            (images, labels), (originals, same) = task.batch(epoch, step, ONE), unmoved.batch(epoch, step, ONE)
+            assert torch.equal(labels, same)
+            shares = [task.batch(epoch, step, Share(rank, 2))[0] for rank in range(2)]
+            assert torch.equal(torch.stack(shares, 1).flatten(0, 1), images)
+            candidates = torch.stack(
+                [move_each(originals - grey, torch.tensor([offset] * len(originals))) + grey for offset in offsets]
+            )
+            near = (candidates - images).abs().flatten(2).amax(-1)  # (offsets, B)
+            assert near.amin(0).max() < 1e-6
+            seen += [offsets[number] for number in near.argmin(0).tolist()]
+    assert set(seen) == set(offsets)
+    assert max(seen.count(offset) for offset in offsets) < 40  # of 384, 15 on average
+
+
+def test_moves_after_rotations_depend_on_seed_epoch_and_step_alone() -> None:
+    task, again = (task_of(augmentation="continuous", moves=3) for _ in range(2))
+    unmoved = task_of(augmentation="continuous")
+    batches = [task.batch(epoch, 2, ONE)[0] for epoch in range(3)]
+    for epoch in (2, 0, 1):
+        assert torch.equal(again.batch(epoch, 2, ONE)[0], batches[epoch])
+        assert not torch.equal(unmoved.batch(epoch, 2, ONE)[0], batches[epoch])

@@ -1,4 +1,4 @@
-"""Rotations of images, each by an angle of its own: for augmentation and to make rotated sets (§4.1).
+"""Rotations and moves of images, each by its own: for augmentation and to make rotated sets (§4.1).
 
 The paper trains with no augmentation, with rotations by multiples of π/2, of π/4, and by angles from [0, 2π). A network
 that is equivariant under rotations by 2π/Λ learns nothing new from these: for it only angles from [0, 2π/Λ) matter.
@@ -81,6 +81,29 @@ def rotate_each(images: Tensor, angles: Tensor, mode: str = "bilinear") -> Tenso
     if between.any():
         turned[between] = _resample(turned[between], rest[between], mode)
     return turned
+
+
+def move_each(images: Tensor, offsets: Tensor) -> Tensor:
+    """Each image moved by its own whole pixels, down and to the right: (B, C, H, W), (B, 2) → (B, C, H, W).
+
+    What leaves the image is lost, and zeros come in.
+
+    >>> move_each(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), torch.tensor([[0, 1]]))
+    tensor([[[[0., 1.],
+              [0., 3.]]]])
+    """
+    if offsets.shape != (len(images), 2) or offsets.is_floating_point():
+        raise ValueError(
+            f"expected whole offsets (B, 2) for {len(images)} images, got {offsets.dtype} {tuple(offsets.shape)}"
+        )
+    height, width = images.shape[-2:]
+    rows = torch.arange(height) - offsets[:, :1]  # (B, H), where the pixels come from
+    columns = torch.arange(width) - offsets[:, 1:]
+    known = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None]
+    rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
+    batch = torch.arange(len(images))[:, None, None]
+    moved = images.movedim(1, -1)[batch, rows[:, :, None], columns[:, None]].movedim(-1, 1)  # (B, C, H, W)
+    return torch.where(known[:, None], moved, torch.zeros_like(moved))
 
 
 def _resample(images: Tensor, angles: Tensor, mode: str) -> Tensor:

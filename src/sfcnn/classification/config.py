@@ -136,6 +136,8 @@ class ImagesConfig:
             equivariant under multiples of 2π/Λ; a plain CNN has Λ = 1
         resampling: between pixels, of rotated sets and of augmentation: "bilinear" or "bicubic"
         seed: of the rotated set, of the embedded digits' order, and of the split of a folder
+        moves: training images are also moved at random, by up to this many whole pixels along each axis, so that
+            networks do not learn where in the image things are
         path: the folder, with one subfolder of images for each class, or with subfolders train/, validation/ (or
             val/) and test/ that have these; this and all that follows is for "folder" only
         validation_share: fraction of each class that is held out to select the model, if the folder has no split …
@@ -155,6 +157,7 @@ class ImagesConfig:
     augmentation: str = "none"
     resampling: str = "bilinear"
     seed: int = 0
+    moves: int = 0
     path: str = ""
     validation_share: float = 0.15
     test_share: float = 0.15
@@ -171,7 +174,7 @@ class ImagesConfig:
         check_choice(self, "resampling", RESAMPLINGS)
         check_choice(self, "channels", (0, 1, 3))
         check_choice(self, "fit", FITS)
-        check_at_least(self, 0, "train_images", "validation_images")
+        check_at_least(self, 0, "train_images", "validation_images", "moves")
         check_seed(self.seed)
         if self.size and not _SMALLEST <= self.size <= _LARGEST:
             raise ValueError(f"size must be 0 or from {_SMALLEST} to {_LARGEST}, got {self.size}")
