@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sfcnn.classification.augmentation import angles_between, ground, random_angles, rotate_each
+from sfcnn.classification.augmentation import angles_between, ground, random_angles, random_shifts, rotate_each
 from sfcnn.classification.config import ClassificationConfig
 from sfcnn.classification.data import load_splits, resolve_images
 from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction, first_images
@@ -48,17 +48,17 @@ class Classification:
         return self._order[1]
 
     def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
-        """Images (B, C, H, H), turned at random, in [0, 1] or in bytes, and labels (B,)."""
+        """Images (B, C, H, H), turned and moved at random, in [0, 1] or in bytes, and labels (B,)."""
         if self.batch_size % share.processes:
             raise ValueError(f"a batch of {self.batch_size} images cannot be shared by {share.processes} processes")
         mine = slice(share.rank, None, share.processes)
         chosen = self.order(epoch)[step]
         pixels = self.train.images[chosen[mine]]
-        if self.config.images.augmentation != "none":
+        if self.config.images.augmentation != "none" or self.config.images.shift:
             pixels = as_fraction(pixels)
             behind = ground(pixels)
-            angles = self._angles(epoch, step)[mine]
-            pixels = rotate_each(pixels - behind, angles, self.config.images.resampling) + behind
+            angles, shifts = self._angles(epoch, step)[mine], self._shifts(epoch, step)[mine]
+            pixels = rotate_each(pixels - behind, angles, self.config.images.resampling, shifts) + behind
         return pixels, self.train.labels[chosen[mine]]
 
     def _angles(self, epoch: int, step: int) -> Tensor:
@@ -67,6 +67,11 @@ class Classification:
         if kind == "between-orientations":
             return angles_between(self.config.model.equivariance, epoch, self._offsets[chosen])
         return random_angles(kind, len(chosen), seeded_generator(self.config.seed, 1, epoch, step))
+
+    def _shifts(self, epoch: int, step: int) -> Tensor:
+        """By how many pixels each image of a batch is moved, (B, 2)."""
+        generator = seeded_generator(self.config.seed, 3, epoch, step)
+        return random_shifts(self.config.images.shift, self.batch_size, generator)
 
     def outcome(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> Outcome:
         """Cross-entropy, in training with smoothed labels, and the number of images whose largest logit is wrong."""
