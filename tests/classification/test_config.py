@@ -172,3 +172,11 @@ def test_the_padding_of_a_network_is_resolved() -> None:
     for padding in PADDINGS:
         named = ModelConfig("benchmark", padding=padding)
         assert named.resolved() == named
+
+
+@pytest.mark.parametrize("shift", [-0.1, 14.5, math.nan])
+def test_a_shift_stays_within_half_an_image(shift: float) -> None:
+    assert ImagesConfig(shift=14.0).shift == 14
+    assert Folder(shift=32.0).shift == 32
+    with pytest.raises(ValueError, match="shift must be from 0 to 14 pixels, half of an image, got"):
+        ImagesConfig(shift=shift)

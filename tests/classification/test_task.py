@@ -140,6 +140,21 @@ def test_what_comes_in_from_outside_is_the_ground() -> None:
     torch.testing.assert_close(turned - colour, dark.expand(-1, 3, -1, -1))
 
 
+@pytest.mark.parametrize("augmentation", ["none", "continuous"])
+def test_images_are_moved_by_shifts_of_their_own(augmentation: str) -> None:
+    task = task_of(augmentation=augmentation, shift=2.0)
+    moved, _ = task.batch(1, 0, ONE)
+    chosen = SPLITS.train.images[task.order(1)[0]]
+    shifts = task._shifts(1, 0)
+    assert len(shifts.unique(dim=0)) == 8
+    torch.testing.assert_close(moved, rotate_each(chosen, task._angles(1, 0), shifts=shifts))
+    assert not torch.equal(shifts, task._shifts(1, 1))
+    still, _ = task_of(augmentation=augmentation).batch(1, 0, ONE)
+    if augmentation == "none":
+        assert torch.equal(still, chosen)
+    torch.testing.assert_close(task.batch(1, 0, Share(1, 2))[0], moved[1::2])
+
+
 def test_augmentation_leaves_the_set_the_labels_and_validation_alone() -> None:
     originals = SPLITS.train.images.clone()
     task, plain = task_of(augmentation="continuous"), task_of()

@@ -176,10 +176,10 @@ class ImagesConfig:
         check_choice(self, "fit", FITS)
         check_at_least(self, 0, "train_images", "validation_images")
         check_seed(self.seed)
-        if not 0 <= self.shift <= self.side / 2:
-            raise ValueError(f"shift must be from 0 to {self.side / 2:g} pixels, half of an image, got {self.shift}")
         if self.size and not _SMALLEST <= self.size <= _LARGEST:
             raise ValueError(f"size must be 0 or from {_SMALLEST} to {_LARGEST}, got {self.size}")
+        if not 0 <= self.shift <= self.side / 2:
+            raise ValueError(f"shift must be from 0 to {self.side / 2:g} pixels, half of an image, got {self.shift}")
         if not (self.validation_share > 0 <= self.test_share and self.validation_share + self.test_share < 1):
             raise ValueError(
                 "validation_share must be above 0, test_share at least 0 and their sum below 1, "

@@ -109,6 +109,8 @@ def learn_pose(
         progress: called with the fraction of the work that is done.
     """
     settings, images = settings or PoseConfig(), classifier.config.images
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     readout = make_readout(classifier.network, len(classifier.classes))
     if splits.classes != classifier.classes:
         raise ValueError(f"{splits.name} has the classes {splits.classes}, expected {classifier.classes}")
