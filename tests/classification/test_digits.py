@@ -259,6 +259,10 @@ def test_real_mnist_and_its_rotation() -> None:
     assert rotated.name == "regenerated mnist-rot (bilinear, seed 0)"
     assert upright.train.labels[:5].tolist() == rotated.train.labels[:5].tolist() == [5, 0, 4, 1, 9]
     assert torch.equal(upright.test.labels[:50_000], rotated.test.labels)
+    # Half a pixel off the centre, to the right and below, which tells how a digit was turned (docs/training.md).
+    places, total = torch.arange(28) + 0.5, as_fraction(upright.train.images).sum()
+    centre = [float((as_fraction(upright.train.images).sum((0, 1, axis)) * places).sum() / total) for axis in (2, 3)]
+    assert centre == pytest.approx([14.5, 14.5], abs=0.1)
     # Digits lie within the circle that a rotation keeps, so that it keeps their ink.
     ink = [as_fraction(part.images).sum((1, 2, 3)) for part in (upright.validation, rotated.validation)]
     torch.testing.assert_close(ink[0], ink[1], rtol=0.05, atol=0)

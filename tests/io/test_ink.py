@@ -22,7 +22,7 @@ def seven(size: int = 200, place: tuple[int, int] = (60, 40), canvas: tuple[int,
     corner = (left + size * 6 // 10, top)
     pen = ImageDraw.Draw(image)
     pen.line([(left, top), corner, (left + size // 4, top + size)], 255, width)
-    return np.asarray(image, np.float32) / 255
+    return np.asarray(image, np.float32) / np.float32(255)
 
 
 def centre(image: Grey) -> list[float]:
@@ -41,7 +41,8 @@ def save(pixels: Grey, path: Path) -> Path:
 
 def test_a_digit_is_white_on_black_in_the_middle_and_as_large_as_those_of_mnist() -> None:
     image = fitted(seven())
-    assert (image.shape, image.dtype) == ((28, 28), np.float32)
+    assert image.shape == (28, 28)
+    assert image.dtype == np.float32
     assert (image.min(), image.max()) == (0, 1)
     assert centre(image) == pytest.approx([14, 14], abs=0.05)
     assert box_side(image) == pytest.approx(20.6, abs=0.8)

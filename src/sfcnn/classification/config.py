@@ -134,10 +134,10 @@ class ImagesConfig:
         augmentation: random rotations of the training images: "none", "quarter-turns", "eighth-turns", "continuous", or
             "between-orientations": by angles from [0, 2π/Λ), spread evenly over the epochs, since the network is
             equivariant under multiples of 2π/Λ; a plain CNN has Λ = 1
-        shift: move training images by up to this many pixels in each direction, at random; 1 keeps a network from
-            learning the orientation of MNIST's digits by the half pixel that they lie off the centre
         resampling: between pixels, of rotated sets and of augmentation: "bilinear" or "bicubic"
         seed: of the rotated set, of the embedded digits' order, and of the split of a folder
+        shift: move training images by up to this many pixels in each direction, at random; digits of MNIST lie half a
+            pixel off the centre, by which a network can learn how they are turned
         path: the folder, with one subfolder of images for each class, or with subfolders train/, validation/ (or
             val/) and test/ that have these; this and all that follows is for "folder" only
         validation_share: fraction of each class that is held out to select the model, if the folder has no split …
@@ -155,9 +155,9 @@ class ImagesConfig:
     validation_images: int = 0
     join_validation: bool = False
     augmentation: str = "none"
-    shift: float = 0.0
     resampling: str = "bilinear"
     seed: int = 0
+    shift: float = 0.0
     path: str = ""
     validation_share: float = 0.15
     test_share: float = 0.15
