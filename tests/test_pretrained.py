@@ -101,9 +101,11 @@ def test_a_run_becomes_a_network_with_a_name(
         assert (made / file).read_bytes() == (trained / file).read_bytes()
     scores = json.loads(Path("scores.json").read_text(encoding="utf-8"))
     card = json.loads((made / "card.json").read_text(encoding="utf-8"))
-    values = {score["name"]: score["value"] for score in card["scores"]}
-    assert values["error"] == scores["errors"][0]
-    assert values["mean error of the angle"] == scores["angle_error"]["mean"]
+    values = {(score["name"], score["images"].split()[1]): score["value"] for score in card["scores"]}
+    assert values["error", "test"] == scores["errors"][0]
+    assert values["mean error of the angle", "test"] == scores["angle_error"]["mean"]
+    learned = json.loads((trained / "pose.json").read_text(encoding="utf-8"))
+    assert values["median error of the angle", "validation"] == learned["angle_error"]["median"]
     text = (made / "README.md").read_text(encoding="utf-8")
     for words in ("20 test images, embedded digits", "Attribution-Share Alike 3.0", "look", "sfcnn classify pose"):
         assert words in text

@@ -117,7 +117,7 @@ def evaluate(
     if not 0 <= int(labelled.labels.min()) <= int(labelled.labels.max()) < size:
         raise ValueError(f"labels must be from 0 to {size - 1}, got {sorted(set(labelled.labels.tolist()))}")
     counts = torch.zeros(len(degrees), size * size, dtype=torch.int64)
-    reads = pose is not None and angles is not None
+    pose = None if angles is None else pose
     read: list[Tensor] = []
     seen = 0
     with evaluating(net):
@@ -126,16 +126,16 @@ def evaluate(
             for images, labels in parts:
                 behind = ground(images)
                 turned = rotate(images - behind, math.radians(angle), mode) + behind
-                if pose is not None and reads:
+                if pose is None:
+                    found = net(turned).argmax(1).cpu()
+                else:
                     found, found_angles = _classes_and_angles(net, pose, turned)
                     read.append(found_angles)
-                else:
-                    found = net(turned).argmax(1).cpu()
                 row += torch.bincount(labels * size + found, minlength=size * size)
                 seen += len(labels)
                 progress(seen / (total * len(degrees)))
     errors = None
-    if angles is not None and reads:
+    if angles is not None and pose is not None:
         truth = angles + torch.tensor(degrees, dtype=torch.float64).deg2rad()[:, None]
         errors = angle_errors(torch.cat(read).view(truth.shape), truth, labelled.labels, classes)
     return Evaluation(tuple(classes), tuple(degrees), counts.view(-1, size, size), errors)

@@ -50,6 +50,8 @@ def ship(run: Path, name: str, scores: Path, target: Path | None = None, *, over
         raise ValueError(f"{run} has {total:,} bytes, and a network in the package at most {_MOST_BYTES:,}")
     result = _read_json(run / "result.json")
     measured = read_scores(_read_json(scores), task, run, result)
+    if "pose.json" in found:
+        measured += _pose(_read_json(found["pose.json"]))
     load(run, device="cpu")  # says what is wrong with its files
     target = target or _HERE / name
     same = target.exists() and target.resolve() == run.resolve()
@@ -95,6 +97,12 @@ def _classification(numbers: Mapping[str, Any], run: Path) -> list[Score]:
                     Score(f"mean error of the angle, {each['name']}", each["mean"], "°", f"{each['images']:,} of them")
                 )
     return found
+
+
+def _pose(about: Mapping[str, Any]) -> list[Score]:
+    """How far angles are off on images that do not lie where those of the data set do."""
+    images = f"{about['validation_images']:,} validation images moved by up to {about['settings']['shift']:g} pixel"
+    return [Score(f"{kind} error of the angle", about["angle_error"][kind], "°", images) for kind in ("mean", "median")]
 
 
 def _segmentation(numbers: Mapping[str, Any], result: Mapping[str, Any]) -> list[Score]:
