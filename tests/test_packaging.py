@@ -27,6 +27,7 @@ import yaml
 import sfcnn
 from sfcnn.cli import COMMANDS, EXTRAS
 from sfcnn.ops.spectral.kernel.build import find_compiler, library_name
+from sfcnn.pretrained import PRETRAINED
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -132,6 +133,7 @@ COMMAND_LINES = {
     "classify train": "--out new",
     "classify evaluate": "run",
     "classify predict": "run digit.png",
+    "classify pose": "run",
     "segment train": "--out new",
     "segment predict": "isbi2012 a.tif --out b",
     "segment cells": "a.tif --out b.tif",
@@ -275,7 +277,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
     assert package - compiled == modules | data_files()
     assert "sfcnn/py.typed" in package
     assert "sfcnn/experiments/configs/orientations.yaml" in package
-    assert "sfcnn/pretrained/isbi2012/best.safetensors" in package
+    for name in PRETRAINED:
+        assert {f"sfcnn/pretrained/{name}/{file}" for file in ("best.safetensors", "card.json", "README.md")} <= package
 
 
 @pytest.mark.slow

@@ -86,11 +86,13 @@ def site_uri(path: Path) -> str:
     ('guide.md', 'examples.md#quickstart')
     >>> site_uri(ROOT / "tests/test_group.py"), site_uri(ROOT / "results/demo.json")
     ('source/tests/test_group.py.md', 'source/results/demo.json')
+    >>> site_uri(ROOT / "src/sfcnn/pretrained/isbi2012/README.md")
+    'source/src/sfcnn/pretrained/isbi2012/README.md'
     """
     name = path.relative_to(ROOT)
     if path.is_relative_to(DOCS) and path.suffix != ".py":
         return path.relative_to(DOCS).as_posix()
-    if path.is_relative_to(ROOT / "src" / "sfcnn"):
+    if path.is_relative_to(ROOT / "src" / "sfcnn") and path.suffix in ("", ".py"):
         return api_page(path)
     if name.parts[0] == "examples":
         return "examples.md" if path.is_dir() else f"examples.md#{path.stem}"

@@ -10,6 +10,7 @@ from sfcnn.classification.augmentation import (
     ground,
     move_each,
     random_angles,
+    random_shifts,
     rotate_each,
 )
 from sfcnn.group import rotate
@@ -95,8 +96,40 @@ def test_a_seed_gives_the_same_angles(kind: str) -> None:
     assert torch.equal(first, other) == (kind == "none")
 
 
+def test_shifts_move_to_the_right_and_down_after_the_turn(dtype: torch.dtype) -> None:
+    images = torch.rand(2, 1, 7, 7, dtype=dtype)
+    angles = torch.tensor([0.0, math.pi / 2], dtype=torch.float64)
+    moved = rotate_each(images, angles, shifts=torch.tensor([[2.0, 0.0], [0.0, -1.0]]))
+    torch.testing.assert_close(moved[0, :, :, 2:], images[0, :, :, :-2])
+    assert moved[0, :, :, :2].max() < 1e-6  # zeros from outside
+    torch.testing.assert_close(moved[1, :, :-1], images[1].rot90(1, (-2, -1))[:, 1:])
+    unmoved = rotate_each(images, angles + 0.3, shifts=torch.zeros(2, 2))
+    assert torch.equal(unmoved, rotate_each(images, angles + 0.3))
+
+
+def test_shifts_between_pixels_are_interpolated() -> None:
+    image = torch.zeros(1, 1, 9, 9)
+    image[0, 0, 4, 4] = 1
+    moved = rotate_each(image, torch.tensor([0.7]), shifts=torch.tensor([[0.25, -0.5]]))
+    rows, columns = torch.meshgrid(torch.arange(9.0), torch.arange(9.0), indexing="ij")
+    centre = [float((moved[0, 0] * places).sum() / moved.sum()) for places in (rows, columns)]
+    assert centre == pytest.approx([4 - 0.5, 4 + 0.25], abs=0.05)
+
+
+def test_random_shifts_fill_the_square() -> None:
+    shifts = random_shifts(1.5, 4000, seeded(0))
+    assert (shifts.shape, shifts.dtype) == ((4000, 2), torch.float64)
+    assert float(shifts.abs().max()) <= 1.5
+    assert float(shifts.abs().max()) > 1.45
+    assert shifts.mean(0).abs().max() < 0.05
+    assert shifts.var(0).sqrt().sub(1.5 / math.sqrt(3)).abs().max() < 0.05
+    assert not random_shifts(0.0, 5, seeded(0)).any()
+
+
 def test_mistakes_are_named() -> None:
     images = torch.rand(2, 1, 5, 5)
+    with pytest.raises(ValueError, match=r"expected two shifts for each of 2 images, got shape \(2, 3\)"):
+        rotate_each(images, torch.zeros(2), shifts=torch.zeros(2, 3))
     with pytest.raises(ValueError, match="unknown augmentation 'flips', choose one of"):
         random_angles("flips", 3, seeded(0))
     with pytest.raises(ValueError, match=r"unknown resampling 'nearest', choose one of \['bilinear', 'bicubic'\]"):

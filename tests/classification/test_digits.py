@@ -22,7 +22,7 @@ from sfcnn.classification.digits import (
     read_mnist,
     read_mnist_rot,
 )
-from sfcnn.classification.labelled import DIGITS, LabelledImages, Splits, as_fraction
+from sfcnn.classification.labelled import DIGITS, SPLITS, LabelledImages, Splits, as_fraction
 from sfcnn.group import rotate
 
 COUNTS = (7, 4)
@@ -171,6 +171,9 @@ def test_embedded_digits_are_split_and_none_is_twice() -> None:
     splits = load("digits", seed=3)
     assert splits.name == "embedded digits"
     assert counts(splits) == [3000, 500, 1500]
+    assert splits.angles is not None
+    assert [len(angles) for angles in splits.angles] == [3000, 500, 1500]
+    assert not torch.cat(splits.angles).any()  # upright
     digits = shared_digits(3)
     assert torch.equal(torch.cat([part.images for part in parts(splits)]), digits.images)
     assert torch.equal(torch.cat([part.labels for part in parts(splits)]), digits.labels)
@@ -182,6 +185,8 @@ def test_rotated_digits_are_the_upright_ones_rotated(resampling: str) -> None:
     assert rotated.name == "embedded digits, rotated"
     assert counts(rotated) == [3000, 500, 1500]
     angles = drawn_angles(1, 3000, 500, 1500)
+    assert rotated.angles is not None
+    assert all(torch.equal(known, drawn) for known, drawn in zip(rotated.angles, angles, strict=True))
     for part, before, turned in zip(parts(rotated), parts(upright), angles, strict=True):
         assert torch.equal(part.labels, before.labels)
         for index in (0, 17, len(part.labels) - 1):
@@ -215,7 +220,10 @@ def test_regenerated_mnist_rot_rotates_the_first_62000(full_mnist: FullMnist) ->
     assert splits.name == "regenerated mnist-rot (bicubic, seed 2)"
     assert counts(splits) == [10_000, 2_000, 50_000]
     start = 0
-    for part, angles in zip(parts(splits), drawn_angles(2, 10_000, 2_000, 50_000), strict=True):
+    for name, part, angles in zip(SPLITS, parts(splits), drawn_angles(2, 10_000, 2_000, 50_000), strict=True):
+        known = splits.angles_of(name)
+        assert known is not None
+        assert torch.equal(known, angles)
         number = len(part.labels)
         assert torch.equal(part.labels, labels[start : start + number].long())
         for index in (0, 1999, number - 1):
@@ -238,6 +246,8 @@ def test_mnist_rot_is_split_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert torch.equal(torch.cat([splits.train.images, splits.validation.images]), whole[0].images)
     assert torch.equal(torch.cat([splits.train.labels, splits.validation.labels]), whole[0].labels)
     assert splits.test is whole[1]
+    assert splits.angles is None  # nobody has written them down
+    assert splits.angles_of("test") is None
 
 
 @REAL
@@ -249,6 +259,10 @@ def test_real_mnist_and_its_rotation() -> None:
     assert rotated.name == "regenerated mnist-rot (bilinear, seed 0)"
     assert upright.train.labels[:5].tolist() == rotated.train.labels[:5].tolist() == [5, 0, 4, 1, 9]
     assert torch.equal(upright.test.labels[:50_000], rotated.test.labels)
+    # Half a pixel off the centre, to the right and below, which tells how a digit was turned (docs/training.md).
+    places, total = torch.arange(28) + 0.5, as_fraction(upright.train.images).sum()
+    centre = [float((as_fraction(upright.train.images).sum((0, 1, axis)) * places).sum() / total) for axis in (2, 3)]
+    assert centre == pytest.approx([14.5, 14.5], abs=0.1)
     # Digits lie within the circle that a rotation keeps, so that it keeps their ink.
     ink = [as_fraction(part.images).sum((1, 2, 3)) for part in (upright.validation, rotated.validation)]
     torch.testing.assert_close(ink[0], ink[1], rtol=0.05, atol=0)

@@ -59,6 +59,9 @@ def test_a_random_split_takes_its_share_of_each_class_and_no_image_twice(
     config = settings(folder, validation_share=validation, test_share=test, seed=seed)
     splits = load_folder_splits(config)
     assert splits.classes == tuple("abcd"[: len(counts)])
+    assert splits.angles is not None  # as they are is upright
+    assert [len(angles) for angles in splits.angles] == [len(part.labels) for part in parts(splits)]
+    assert not torch.cat(splits.angles).any()
     found = [values(part.images) for part in parts(splits)]
     assert sorted(chain(*found)) == list(range(sum(counts)))
     ends = np.cumsum(counts)

@@ -56,7 +56,7 @@ def test_the_confusion_matrix_is_drawn(make_run: MakeRun, capsys: pytest.Capture
 def test_a_mistake_is_one_line(make_run: MakeRun, fails: Fails) -> None:
     run = str(make_run())
     Path("mine.json").write_text("my own")
-    assert "elsewhere is not a run" in fails("classify", "evaluate", "elsewhere")
+    assert "no run elsewhere: expected a directory" in fails("classify", "evaluate", "elsewhere")
     assert "--images must be at least 1, got 0" in fails("classify", "evaluate", run, "--images", "0")
     assert "number of angles must be at least 1, got 0" in fails("classify", "evaluate", run, "--angles", "0")
     assert "mine.json exists" in fails("classify", "evaluate", run, "--out", "mine.json")

@@ -104,7 +104,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(make_run: MakeRun, digits:
     assert "batch_size must be at least 1, got 0" in fails(
         "classify", "predict", run, "scans/a.png", "--batch-size", "0", *out
     )
-    assert "elsewhere is not a run" in fails("classify", "predict", "elsewhere", "scans/a.png", *out)
+    assert "no run elsewhere: expected a directory" in fails("classify", "predict", "elsewhere", "scans/a.png", *out)
     assert "must end in one of ['.csv', '.json']" in fails(
         "classify", "predict", run, "scans/a.png", "--out", "out.txt"
     )

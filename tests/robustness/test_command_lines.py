@@ -170,6 +170,7 @@ def test_the_lines_are_right(line: list[str], workplace: Path, furnished: Conten
 NUMERIC = {
     "predict run digit.png": ("batch-size",),
     "evaluate run --images 3": ("images", "angles", "batch-size"),
+    "classify pose run --examples 5": ("shift", "seed", "examples"),
     "filters": ("kernel-size", "orientations", "seed"),
     "filters --weights weights.pt": ("kernel-size", "orientations", "relative", "channel 0"),
     "segment cells probabilities.tif --out new.tif --stack": ("beta", "across-weight", "threshold"),

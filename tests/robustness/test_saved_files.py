@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -17,11 +18,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cells.test_forest import NAMES, random_examples, small_forest
+from classification.test_predict import make_run
 from experiments.conftest import SETTINGS
 from robustness.harness import cases, damaged, limits, plain_values, read_or_refuse
 from sfcnn.cells.features import Features
 from sfcnn.cells.forest import Forest
 from sfcnn.classification import ClassificationConfig, ImagesConfig, ModelConfig, load
+from sfcnn.classification.pose import make_readout, save_pose
 from sfcnn.experiments.orientations import EXPERIMENT as ORIENTATIONS
 from sfcnn.experiments.sweep import finished
 from sfcnn.io.runs import from_older
@@ -167,6 +170,24 @@ def test_weights_of_a_run_that_are_something_else(run: Path, place: Path, chance
     if loaded is not None:
         with limits():
             assert loaded.network(torch.zeros(1, 1, 28, 28)).shape == (1, 10)
+
+
+@cases(30)
+@given(st.randoms(use_true_random=True))
+def test_readouts_of_angles_that_are_something_else(place: Path, chance: Random) -> None:
+    directory = place / "posed"
+    if not directory.exists():
+        make_run(directory, replace(CONFIG, model=replace(CONFIG.model, orientations=4)))
+    net = load(directory, "cpu", pose=False).network
+    save_pose(directory, make_readout(net, 10), {"dataset": "noise", "settings": {"seed": 0}})
+    path = directory / "pose.safetensors"
+    write_state(path, changed(read_state(path), chance))
+    loaded = read_or_refuse(lambda path: load(path.parent, "cpu"), path)
+    if loaded is not None:
+        with limits():
+            angles = loaded.predict(torch.zeros(1, 1, 28, 28)).angles
+        assert angles is not None
+        assert angles.shape == (1,)
 
 
 @cases(250)

@@ -55,11 +55,16 @@ def angles_between(orientations: int, epoch: int, offsets: Tensor) -> Tensor:
     return torch.remainder(offsets + epoch * _GOLDEN, 1) * (2 * math.pi / orientations)
 
 
-def rotate_each(images: Tensor, angles: Tensor, mode: str = "bilinear") -> Tensor:
+def random_shifts(most: float, count: int, generator: torch.Generator) -> Tensor:
+    """Shifts (count, 2) in pixels, to the right and down, drawn uniformly from the square [−most, most]²."""
+    return (torch.rand(count, 2, dtype=torch.float64, generator=generator) * 2 - 1) * most
+
+
+def rotate_each(images: Tensor, angles: Tensor, mode: str = "bilinear", shifts: Tensor | None = None) -> Tensor:
     """ρ_φ with one angle φ_b for each image: (B, C, H, H), (B,) → (B, C, H, H), counter-clockwise, zeros from outside.
 
     Each angle is a whole number of quarter turns, which move pixels onto pixels and are exact, and a rest within 45°,
-    which is resampled if it is not zero.
+    which is resampled if it is not zero. `shifts` (B, 2) then move each image to the right and down, in pixels.
 
     >>> rotate_each(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), torch.tensor([math.pi / 2]))
     tensor([[[[2., 4.],
@@ -77,9 +82,12 @@ def rotate_each(images: Tensor, angles: Tensor, mode: str = "bilinear") -> Tenso
     for turn in (1, 2, 3):
         chosen = turns.long() % 4 == turn
         turned[chosen] = images[chosen].rot90(turn, (-2, -1))
-    between = rest.abs() > 1e-9
+    shifts = angles.new_zeros(len(angles), 2) if shifts is None else shifts.to(angles)
+    if shifts.shape != (len(images), 2):
+        raise ValueError(f"expected two shifts for each of {len(images)} images, got shape {tuple(shifts.shape)}")
+    between = (rest.abs() > 1e-9) | (shifts != 0).any(1)
     if between.any():
-        turned[between] = _resample(turned[between], rest[between], mode)
+        turned[between] = _resample(turned[between], rest[between], shifts[between], mode)
     return turned
 
 
@@ -106,11 +114,12 @@ def move_each(images: Tensor, offsets: Tensor) -> Tensor:
     return torch.where(known[:, None], moved, torch.zeros_like(moved))
 
 
-def _resample(images: Tensor, angles: Tensor, mode: str) -> Tensor:
-    """Read each image at the points ρ_{−φ} x of its own grid."""
+def _resample(images: Tensor, angles: Tensor, shifts: Tensor, mode: str) -> Tensor:
+    """Read each image at the points ρ_{−φ} (x − t) of its own grid, whose side is 2 in units of t."""
     cos, sin = angles.cos(), angles.sin()
     # The grid's y axis points down, which turns the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
     matrices = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
-    matrices = F.pad(matrices, (0, 1)).to(images.dtype)  # (B, 2, 3), no translation
+    moved = -matrices @ (shifts * (2 / images.shape[-1])).unsqueeze(-1)
+    matrices = torch.cat([matrices, moved], -1).to(images.dtype)  # (B, 2, 3)
     grid = F.affine_grid(matrices, list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, mode=mode, padding_mode="zeros", align_corners=False)

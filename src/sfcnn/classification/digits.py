@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sfcnn.classification.augmentation import random_angles, rotate_each
 from sfcnn.classification.digit_files import read_amat, read_idx
-from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction
+from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction, upright
 
 #: Images and labels of MNIST's training file, then of its test file.
 MNIST_FILES = (
@@ -72,8 +72,9 @@ def load_digit_splits(dataset: str, directory: Path | None, *, seed: int, resamp
     if dataset in ("digits", "digits-rot"):
         digits = _cut(load_digits(seed), 3000, 3500, 5000)
         if dataset == "digits":
-            return Splits("embedded digits", *digits)
-        return Splits("embedded digits, rotated", *_rotated(digits, seed, resampling))
+            return Splits("embedded digits", *digits, angles=upright(*digits))
+        rotated, angles = _rotated(digits, seed, resampling)
+        return Splits("embedded digits, rotated", *rotated, angles=angles)
     if directory is None:
         base = "mnist-rot" if dataset == "mnist-rot" else "mnist"
         raise MissingDataError(
@@ -84,12 +85,12 @@ def load_digit_splits(dataset: str, directory: Path | None, *, seed: int, resamp
         development, test = read_mnist_rot(directory)
         train, validation = _cut(development, 10_000, 12_000)
         return Splits("mnist-rot", train, validation, test)
-    upright = read_mnist(directory)
+    mnist = read_mnist(directory)
     if dataset == "mnist":
-        train, validation, test = _cut(upright, 10_000, 12_000, 70_000)
-        return Splits("MNIST", train, validation, test)
-    parts = _rotated(_cut(upright, 10_000, 12_000, 62_000), seed, resampling)
-    return Splits(f"regenerated mnist-rot ({resampling}, seed {seed})", *parts)
+        parts = _cut(mnist, 10_000, 12_000, 70_000)
+        return Splits("MNIST", *parts, angles=upright(*parts))
+    rotated, angles = _rotated(_cut(mnist, 10_000, 12_000, 62_000), seed, resampling)
+    return Splits(f"regenerated mnist-rot ({resampling}, seed {seed})", *rotated, angles=angles)
 
 
 def _cut(digits: LabelledImages, *ends: int) -> list[LabelledImages]:
@@ -100,19 +101,21 @@ def _cut(digits: LabelledImages, *ends: int) -> list[LabelledImages]:
     ]
 
 
-def _rotated(parts: Sequence[LabelledImages], seed: int, resampling: str) -> list[LabelledImages]:
+def _rotated(
+    parts: Sequence[LabelledImages], seed: int, resampling: str
+) -> tuple[list[LabelledImages], tuple[Tensor, Tensor, Tensor]]:
     """Each image turned by its own angle: one generator draws the angles of the first part, then of the next."""
     generator = torch.Generator().manual_seed(seed)
+    train, validation, test = (random_angles("continuous", len(part.labels), generator) for part in parts)
     rotated = []
-    for images, labels in parts:
-        angles = random_angles("continuous", len(labels), generator)
+    for (images, labels), angles in zip(parts, (train, validation, test), strict=True):
         turned = torch.empty(images.shape, dtype=torch.float32)
         for start in range(0, len(images), _BLOCK):
             block = slice(start, start + _BLOCK)
             # Cubic weights are negative in places and overshoot; pixels stay in [0, 1].
             turned[block] = rotate_each(as_fraction(images[block]), angles[block], resampling).clamp_(0, 1)
         rotated.append(LabelledImages(turned, labels))
-    return rotated
+    return rotated, (train, validation, test)
 
 
 def search_places(dataset: str, directory: Path) -> list[Path]:

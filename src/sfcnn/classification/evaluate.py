@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from sfcnn.classification.angles import AngleErrors, angle_errors
 from sfcnn.classification.augmentation import ground
 from sfcnn.classification.labelled import LabelledImages, as_fraction
+from sfcnn.classification.pose import read_angles
 from sfcnn.devices import evaluating
 from sfcnn.group import rotate
 
@@ -33,6 +35,7 @@ class Evaluation:
     classes: tuple[str, ...]
     degrees: tuple[float, ...]
     counts: Tensor  #: (angles, K, K), int64: images of class i that were classified as j, with all turned by each angle
+    angle_errors: AngleErrors | None = None  #: if angles were read and are known
 
     @property
     def images(self) -> int:
@@ -92,6 +95,8 @@ def evaluate(
     *,
     mode: str = "bicubic",
     progress: Callable[[float], None] = lambda done: None,
+    pose: nn.Module | None = None,
+    angles: Tensor | None = None,
 ) -> Evaluation:
     """Count which class each image gets, its largest logit, with all images turned by each angle.
 
@@ -103,6 +108,8 @@ def evaluate(
         batch_size: images at a time.
         mode: how `sfcnn.rotate` resamples the images.
         progress: called with the fraction of the work done.
+        pose: a `PoseReadout` of the classifier's features, to read the angle of the class that each image gets.
+        angles: by how much each image is turned already, (N,) in radians, to compare with what is read.
     """
     total, size = len(labelled.labels), len(classes)
     if not total:
@@ -110,6 +117,8 @@ def evaluate(
     if not 0 <= int(labelled.labels.min()) <= int(labelled.labels.max()) < size:
         raise ValueError(f"labels must be from 0 to {size - 1}, got {sorted(set(labelled.labels.tolist()))}")
     counts = torch.zeros(len(degrees), size * size, dtype=torch.int64)
+    pose = None if angles is None else pose
+    read: list[Tensor] = []
     seen = 0
     with evaluating(net):
         for row, angle in zip(counts, degrees, strict=True):
@@ -117,11 +126,27 @@ def evaluate(
             for images, labels in parts:
                 behind = ground(images)
                 turned = rotate(images - behind, math.radians(angle), mode) + behind
-                found = net(turned).argmax(1).cpu()
+                if pose is None:
+                    found = net(turned).argmax(1).cpu()
+                else:
+                    found, found_angles = _classes_and_angles(net, pose, turned)
+                    read.append(found_angles)
                 row += torch.bincount(labels * size + found, minlength=size * size)
                 seen += len(labels)
                 progress(seen / (total * len(degrees)))
-    return Evaluation(tuple(classes), tuple(degrees), counts.view(-1, size, size))
+    errors = None
+    if angles is not None and pose is not None:
+        truth = angles + torch.tensor(degrees, dtype=torch.float64).deg2rad()[:, None]
+        errors = angle_errors(torch.cat(read).view(truth.shape), truth, labelled.labels, classes)
+    return Evaluation(tuple(classes), tuple(degrees), counts.view(-1, size, size), errors)
+
+
+def _classes_and_angles(net: nn.Module, pose: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
+    """The class that each image gets and the angle that is read for it, each (B,) on the CPU."""
+    features, pool, head = net.children()
+    responses = features(images)  # (B, C, Λ, H, W)
+    found = head(pool(responses)).argmax(1).cpu()
+    return found, read_angles(pose, responses, found)
 
 
 def errors_by_angle(

@@ -6,6 +6,8 @@ DIR/dog/3.tif            DIR/test/dog/3.tif
 
 Hidden files and folders, and files whose ending is not that of an image, are left out. A random split depends on the
 seed and on which files there are: if images will be added, make the second kind of folder.
+
+How objects are turned in these images counts as upright (`sfcnn.classification.pose`).
 """
 
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from pathlib import Path
 import torch
 
 from sfcnn.classification.config import ImagesConfig
-from sfcnn.classification.labelled import SPLITS, LabelledImages, Splits
+from sfcnn.classification.labelled import SPLITS, LabelledImages, Splits, upright
 from sfcnn.io.images import image_files, read_resized
 from sfcnn.randomness import seeded_generator
 
@@ -43,8 +45,8 @@ def load_folder_splits(images: ImagesConfig) -> Splits:
     files = [entry for index, name in enumerate(SPLITS) for entry in _shuffled(parts[name], images.seed, index)]
     everything = _read(files, images, images.channels)  # at once, so that all are grey or all in colour
     counts = [len(parts[name]) for name in SPLITS]
-    read = (LabelledImages(*part) for part in zip(*(tensor.split(counts) for tensor in everything), strict=True))
-    return Splits(folder.resolve().name, *read, classes=classes)
+    read = [LabelledImages(*part) for part in zip(*(tensor.split(counts) for tensor in everything), strict=True)]
+    return Splits(folder.resolve().name, *read, classes=classes, angles=upright(*read))
 
 
 def load_folder(folder: Path, images: ImagesConfig, split: str = "test") -> LabelledImages:

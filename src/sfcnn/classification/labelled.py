@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 #: Names of the classes of every set of digits.
@@ -28,6 +29,19 @@ class Splits:
     validation: LabelledImages
     test: LabelledImages
     classes: tuple[str, ...] = field(default=DIGITS, kw_only=True)  #: names, by number
+    #: By how much the images of each of the `SPLITS` are turned, (N,) float64 radians counter-clockwise, if it is
+    #: known; upright images by 0.
+    angles: tuple[Tensor, Tensor, Tensor] | None = field(default=None, kw_only=True)
+
+    def angles_of(self, split: str) -> Tensor | None:
+        """The angles of one of the `SPLITS`, if they are known."""
+        return None if self.angles is None else self.angles[SPLITS.index(split)]
+
+
+def upright(*parts: LabelledImages) -> tuple[Tensor, Tensor, Tensor]:
+    """The angles of three splits of upright images: zeros."""
+    first, second, third = (torch.zeros(len(part.labels), dtype=torch.float64) for part in parts)
+    return first, second, third
 
 
 def as_fraction(images: Tensor) -> Tensor:

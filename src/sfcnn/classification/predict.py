@@ -13,12 +13,14 @@ from sfcnn.classification.config import ClassificationConfig
 from sfcnn.classification.evaluate import Evaluation, batches, evaluate
 from sfcnn.classification.labelled import DIGITS, LabelledImages
 from sfcnn.classification.network import build_network
+from sfcnn.classification.pose import has_orientations, last_convolution, load_pose, read_angles
 from sfcnn.devices import choose_device, evaluating
-from sfcnn.io.images import read_images
+from sfcnn.io.images import FITS, read_images
+from sfcnn.io.ink import read_digits
 from sfcnn.io.runs import load_best, read_task
 from sfcnn.io.settings import make_settings
+from sfcnn.models.pose import PoseReadout
 from sfcnn.models.views import MeanProbability
-from sfcnn.nn import GroupConv2d, LiftConv2d, OrientationPool
 
 
 class Predictions(NamedTuple):
@@ -28,6 +30,9 @@ class Predictions(NamedTuple):
     names: tuple[str, ...]  #: … and its name
     probabilities: Tensor  #: (N,), its softmax
     orientations: Tensor | None  #: (N,), float64 radians in [0, 2π), or None if the network has none
+    #: (N,), float64 radians in [0, 2π), by which objects are turned counter-clockwise from how they are in the training
+    #: images; None if the run has not learned it (`sfcnn classify pose`)
+    angles: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Classifier:
     network: nn.Sequential  #: images (N, C, H, W) in [0, 1] → logits (N, classes), in eval mode
     config: ClassificationConfig  #: the settings it was trained with
     device: torch.device  #: where the network is
+    pose: PoseReadout | None = None  #: reads angles from the network's features, if the run has learned it
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -48,29 +54,43 @@ class Classifier:
         return self.config.images.channels or 1
 
     def predict(
-        self, images: Tensor | Sequence[Path | str], *, invert: bool = False, batch_size: int = 100, views: int = 1
+        self,
+        images: Tensor | Sequence[Path | str],
+        *,
+        invert: bool = False,
+        fit: str | None = None,
+        batch_size: int = 100,
+        views: int = 1,
     ) -> Predictions:
         """Classify images.
 
         Args:
             images: (N, C, H, W), float in [0, 1] or uint8; or image files, and directories for all image files in
-                them, which are read, resized and padded as in training.
+                them.
             invert: the files have black and white exchanged, compared with the training's; tensors are not inverted.
+            fit: how files are brought to the network's size: "ink" as MNIST's digits were made (`sfcnn.io.ink`), which
+                finds out which colour the ink has, "pad" or "stretch" (`sfcnn.io.images.fit_pixels`). By default "ink"
+                for networks of digits, and what was set in training for all others.
             batch_size: images at a time.
             views: decide by the mean probability over this many rotations of each image, between two orientations.
         """
         if not isinstance(images, Tensor):
-            settings = self.config.images
-            images = read_images(
-                map(Path, images),
-                (settings.side, settings.side),
-                channels=self._channels,
-                invert=settings.invert != invert,
-                fit=settings.fit,
-            )
+            images = self._read([Path(path) for path in images], invert, fit)
         if images.dim() == 4 and images.shape[1] != self._channels:
             raise ValueError(f"the network takes images of {self._channels} channels, got shape {tuple(images.shape)}")
-        return predict(self.network, images, self.classes, batch_size, decide=self._views(views))
+        return predict(self.network, images, self.classes, batch_size, decide=self._views(views), pose=self.pose)
+
+    def _read(self, paths: Sequence[Path], invert: bool, fit: str | None) -> Tensor:
+        """Image files as the network takes them, (N, C, side, side)."""
+        settings = self.config.images
+        of_digits = settings.dataset != "folder"
+        fit = fit or ("ink" if of_digits else settings.fit)
+        if fit == "ink":
+            if not of_digits:
+                raise ValueError(f"fit 'ink' is for networks of digits, choose one of {list(FITS)} for this one")
+            return read_digits(paths, settings.side, invert=invert)
+        size = settings.side, settings.side
+        return read_images(paths, size, channels=self._channels, invert=settings.invert != invert, fit=fit)
 
     def _views(self, count: int) -> nn.Module:
         """The network, or the mean of what it says of several views."""
@@ -84,10 +104,12 @@ class Classifier:
     ) -> Evaluation:
         """Test it on labelled images, all turned by each of the angles, with `views` of each image as in `predict`.
 
-        `options` are `batch_size` and `progress` of `sfcnn.classification.evaluate.evaluate`.
+        `options` are `batch_size`, `progress` and `angles` of `sfcnn.classification.evaluate.evaluate`. Angles are
+        compared if they are given, the classifier reads some, and there are no views.
         """
         net, mode = self._views(views), self.config.images.resampling
-        return evaluate(net, labelled, self.classes, degrees, mode=mode, **options)
+        pose = self.pose if net is self.network else None
+        return evaluate(net, labelled, self.classes, degrees, mode=mode, pose=pose, **options)
 
     def example_images(self) -> Tensor:
         """Two random images (2, C, H, W) as the network takes them, on its device."""
@@ -96,17 +118,19 @@ class Classifier:
         return torch.rand(2, self._channels, side, side, generator=generator).to(self.device)
 
 
-def load(directory: Path | str, device: str = "auto") -> Classifier:
+def load(directory: Path | str, device: str = "auto", *, pose: bool = True) -> Classifier:
     """The best classifier so far of a run, as `train` makes them.
 
     Args:
         directory: of the run.
         device: one of `sfcnn.devices.DEVICES`.
+        pose: whether to load what reads angles as well, if the run has it.
     """
     directory, place = Path(directory), choose_device(device)
     config = make_settings(ClassificationConfig, read_task(directory, "classification"))
     network = load_best(directory, build_network(config.model, config.images))
-    return Classifier(network.to(place), config, place)
+    readout = load_pose(directory, network, len(config.images.class_names)) if pose else None
+    return Classifier(network.to(place), config, place, None if readout is None else readout.to(place))
 
 
 def predict(
@@ -116,6 +140,7 @@ def predict(
     batch_size: int = 100,
     *,
     decide: nn.Module | None = None,
+    pose: nn.Module | None = None,
 ) -> Predictions:
     """Classify images (N, C, H, W) with a network in eval mode, and find their orientations if it has some.
 
@@ -135,33 +160,27 @@ def predict(
     Its zero is the network's own: only differences between images of one class mean something. Three samples at least
     make a parabola, so for Λ ≤ 2, as for a plain CNN, there is no orientation.
 
-    Another network may `decide` the class, such as `MeanProbability` of this one.
+    Another network may `decide` the class, such as `MeanProbability` of this one. A `PoseReadout` of the features ζ,
+    `pose`, reads the angle of that class, whose zero is that of the images it was learned from (`sfcnn.models.pose`).
     """
     if images.dim() != 4 or not len(images):
         raise ValueError(f"predict expects images of shape (N, C, H, W), at least one, got {tuple(images.shape)}")
-    one = _classify_and_orient if _has_orientations(net) else _classify
     with evaluating(net):
-        parts = [one(net, decide or net, batch) for batch in batches(net, images, batch_size)]
-    numbers, probabilities, orientations = zip(*parts, strict=True)
+        parts = [_answer(net, decide or net, pose, batch) for batch in batches(net, images, batch_size)]
+    numbers, probabilities, orientations, angles = zip(*parts, strict=True)
     chosen = torch.cat(numbers)
-    known = [part for part in orientations if part is not None]
     names = tuple(classes[number] for number in chosen.tolist())
-    return Predictions(chosen, names, torch.cat(probabilities), torch.cat(known) if known else None)
+    return Predictions(chosen, names, torch.cat(probabilities), _joined(orientations), _joined(angles))
 
 
-#: Classes, probabilities and orientations of a batch.
-_Batch = tuple[Tensor, Tensor, Tensor | None]
+#: Classes, probabilities, orientations and angles of a batch.
+_Batch = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 
 
-def _has_orientations(net: nn.Module) -> bool:
-    """Whether a network is built as `steerable_classifier` builds them."""
-    children = dict(net.named_children())
-    pool = children.get("pool")
-    return (
-        list(children) == ["features", "pool", "head"]
-        and isinstance(pool, nn.Sequential)
-        and isinstance(pool[0], OrientationPool)
-    )
+def _joined(parts: tuple[Tensor | None, ...]) -> Tensor | None:
+    """Batches one after the other; None if they have none."""
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if known else None
 
 
 def _decide(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,32 +189,31 @@ def _decide(logits: Tensor) -> tuple[Tensor, Tensor]:
     return classes.cpu(), probabilities.cpu()
 
 
-def _classify(net: nn.Module, decide: nn.Module, images: Tensor) -> _Batch:
-    return *_decide(decide(images)), None
-
-
-def _classify_and_orient(net: nn.Module, decide: nn.Module, images: Tensor) -> _Batch:
+def _answer(net: nn.Module, decide: nn.Module, pose: nn.Module | None, images: Tensor) -> _Batch:
+    if not has_orientations(net):
+        return *_decide(decide(images)), None, None
     features, pool, head = net.children()
     responses = features(images)  # (B, C, Λ, H, W)
     classes, probabilities = _decide(head(pool(responses)) if decide is net else decide(images))
-    size, mirrored = responses.shape[2], _has_mirrored(features)
+    angles = None if pose is None else read_angles(pose, responses, classes)
+    return classes, probabilities, _orientations(net, responses, classes), angles
+
+
+def _orientations(net: nn.Module, responses: Tensor, classes: Tensor) -> Tensor | None:
+    """Where the evidence for a class is largest, (B,), if there are enough orientations."""
+    features, pool, head = net.children()
+    size, mirrored = responses.shape[2], last_convolution(features).reflections
     if size <= (4 if mirrored else 2):
-        return classes, probabilities, None
+        return None
     alone = responses.movedim(2, 1).flatten(0, 1).unsqueeze(2)  # (BΛ, C, 1, H, W): each orientation as an image
     logits = head(pool(alone)).unflatten(0, (-1, size)).cpu()  # (B, Λ, K)
     evidence = logits[torch.arange(len(classes)), :, classes]
     if not mirrored:
-        return classes, probabilities, peak_angle(evidence)
+        return peak_angle(evidence)
     halves = evidence.unflatten(1, (2, -1))  # (B, 2, Λ)
     half = halves.amax(2).argmax(1)
     angle = peak_angle(halves[torch.arange(len(half)), half]) + math.pi * half.double()
-    return classes, probabilities, torch.remainder(angle, 2 * math.pi)
-
-
-def _has_mirrored(features: nn.Module) -> bool:
-    """Whether the second half of the orientations that come out of a network's features are mirrored."""
-    *_, last = (module for module in features.modules() if isinstance(module, GroupConv2d | LiftConv2d))
-    return last.reflections
+    return torch.remainder(angle, 2 * math.pi)
 
 
 def peak_angle(evidence: Tensor) -> Tensor:

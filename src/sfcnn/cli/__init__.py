@@ -18,7 +18,8 @@ COMMANDS = {
     "demo": ("sfcnn.cli.demo", "train on upright digits, test on rotated ones"),
     "classify train": ("sfcnn.cli.classify.train", "train a classifier on your own images or on digits"),
     "classify evaluate": ("sfcnn.cli.classify.evaluate", "test a classifier, also on images rotated to many angles"),
-    "classify predict": ("sfcnn.cli.classify.predict", "class, probability and orientation of image files"),
+    "classify predict": ("sfcnn.cli.classify.predict", "class, probability, orientation and angle of image files"),
+    "classify pose": ("sfcnn.cli.classify.pose", "teach a classifier to tell how objects are turned"),
     "segment train": ("sfcnn.cli.segment.train", "train a U-Net on your own images and masks"),
     "segment predict": (
         "sfcnn.cli.segment.predict",

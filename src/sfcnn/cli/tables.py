@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from sfcnn.classification.angles import AngleScore
     from sfcnn.classification.evaluate import ClassScore
 
 
@@ -31,4 +32,15 @@ def class_table(scores: Sequence["ClassScore"]) -> Table:
         numbers = (score.error, score.precision, score.recall)
         shown = ("–" if math.isnan(number) else f"{number:.1f}" for number in numbers)
         table.add_row(Text(score.name), f"{score.images:,}", *shown)  # a name may look like rich's markup
+    return table
+
+
+def angle_table(scores: Sequence["AngleScore"]) -> Table:
+    """How far the angles of each class are off, in degrees; a dash where nothing was measured."""
+    table = Table("class")
+    for column in ("images", "mean (°)", "median (°)"):
+        table.add_column(column, justify="right")
+    for score in scores:
+        shown = ("–" if math.isnan(number) else f"{number:.1f}" for number in (score.mean, score.median))
+        table.add_row(Text(score.name), f"{score.images:,}", *shown)
     return table

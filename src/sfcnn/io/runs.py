@@ -5,6 +5,7 @@ log.csv              one row per epoch
 best.safetensors     the weights with the smallest validation error
 checkpoints/         the newest states, to resume from
 result.json          written at the end
+pose.safetensors     what reads angles, if it was learned (`sfcnn.classification.pose`)
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The paper's networks, residual networks, and plain CNN twins to compare them with."""
+"""The paper's networks, residual networks, plain CNN twins to compare them with, and a read-out of angles."""
 
 from sfcnn.models.classifier import (
     BASELINE,
@@ -12,6 +12,7 @@ from sfcnn.models.classifier import (
     steerable_classifier,
 )
 from sfcnn.models.convert import replace_convs
+from sfcnn.models.pose import PoseReadout
 from sfcnn.models.resnet import (
     RESNET18,
     RESNET34,
@@ -33,6 +34,7 @@ __all__ = [
     "RESNET34",
     "SMALL",
     "ClassifierSizes",
+    "PoseReadout",
     "ResNetSizes",
     "UNet",
     "ViewPool",

@@ -1,12 +1,17 @@
-"""Trained networks by name: those that come with sfcnn, each a run beside this file, and your own runs."""
+"""Trained networks by name: those that come with sfcnn, each a run beside this file, and your own runs.
+
+Each has a card, README.md: what it has learned from, how well it does, and what it fails on.
+"""
 
 from pathlib import Path
 from typing import Any
 
-#: Name of each: what it is for.
-PRETRAINED = {
-    "isbi2012": "membranes in serial section transmission electron microscopy, 4 nm a pixel",
-}
+from sfcnn.pretrained.cards import read_purposes
+
+_HERE = Path(__file__).parent
+
+#: Name of each that is there: what it is for.
+PRETRAINED = read_purposes(_HERE)
 
 
 def find_run(run: Path | str) -> Path:
@@ -16,7 +21,7 @@ def find_run(run: Path | str) -> Path:
         return directory
     if str(run) not in PRETRAINED:
         raise ValueError(f"no run {run}: expected a directory that was trained in, or one of {list(PRETRAINED)}")
-    return Path(__file__).parent / str(run)
+    return _HERE / str(run)
 
 
 def load(run: Path | str, device: str = "auto") -> Any:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sfcnn.cli.parser import Parser, add_data, add_device, add_overwrite, add_views
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from sfcnn.classification import Classifier, Evaluation, LabelledImages
 
 
@@ -20,7 +22,8 @@ def parser(prog: str) -> Parser:
         description="Test the best network of a run on the images that were held out, or on another folder of\n"
         "labelled images. With --angles every image is also rotated, by evenly spaced angles: the error is\n"
         "shown for each angle, and the scores of classes are those of all angles together. With --views the error\n"
-        "with test-time averaging is shown apart.",
+        "with test-time averaging is shown apart. If the run tells angles (`sfcnn classify pose`) and those of the\n"
+        "images are known, it is also shown how far they are off.",
         examples=(
             f"{prog} runs/photos",
             f"{prog} runs/photos --folder more-photos --confusion confusion.png",
@@ -53,10 +56,11 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     from sfcnn.classification.confusion import confusion_figure
     from sfcnn.classification.evaluate import even_degrees
     from sfcnn.cli.console import make_console, progress
-    from sfcnn.cli.tables import class_table, error_table
+    from sfcnn.cli.tables import angle_table, class_table, error_table
     from sfcnn.io.files import check_output, write_json
     from sfcnn.models.views import check_view_count
     from sfcnn.pictures import save_figure
+    from sfcnn.pretrained import find_run
 
     for output in filter(None, (arguments.out, arguments.confusion)):
         check_output(output, overwrite=arguments.overwrite)
@@ -64,15 +68,15 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         raise ValueError(f"--images must be at least 1, got {arguments.images}")
     check_view_count(arguments.views)  # which says what is wrong before images are read
     degrees = even_degrees(1 if arguments.angles is None else arguments.angles)
-    classifier = load(arguments.run, arguments.device)
-    labelled, name = _images(classifier, arguments)
+    classifier = load(find_run(arguments.run), arguments.device)
+    labelled, angles, name = _images(classifier, arguments)
     what = f"images of {name}" if arguments.folder else f"{arguments.split} images of {name}"
 
     console = make_console()
     with progress(console) as report:
         tested = partial(report, f"testing {arguments.run}")
         options = {"batch_size": arguments.batch_size, "progress": tested}
-        evaluation = classifier.evaluate(labelled, degrees, **options)
+        evaluation = classifier.evaluate(labelled, degrees, angles=angles, **options)
         columns = {str(arguments.run): evaluation.errors}
         if arguments.views > 1:
             averaged = classifier.evaluate(labelled, degrees, views=arguments.views, **options)
@@ -85,6 +89,10 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         print(f"{evaluation.images:,} {what}, all rotated by each angle")
         console.print(error_table(degrees, columns))
     console.print(class_table(evaluation.scores()))
+    if evaluation.angle_errors is not None:
+        off = evaluation.angle_errors
+        console.print(angle_table(off.scores()))
+        print(f"angles off by {off.mean:.1f}° on average, median {off.median:.1f}°")
     if arguments.confusion is not None:
         figure = confusion_figure(evaluation.confusion, evaluation.classes, f"{evaluation.images:,} {what}")
         save_figure(figure, arguments.confusion, overwrite=arguments.overwrite)
@@ -97,17 +105,20 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         print(f"wrote {arguments.out}")
 
 
-def _images(classifier: "Classifier", arguments: argparse.Namespace) -> "tuple[LabelledImages, str]":
-    """The images to test on and the name of their set."""
+def _images(classifier: "Classifier", arguments: argparse.Namespace) -> "tuple[LabelledImages, Tensor | None, str]":
+    """The images to test on, by how much they are turned if that is known, and the name of their set."""
     from sfcnn.classification import LabelledImages, load_folder, load_splits
 
     images = classifier.config.images
     if arguments.folder is not None:
         labelled, name = load_folder(arguments.folder, images, arguments.split), str(arguments.folder)
+        angles = None
     else:
         splits = load_splits(images, arguments.data)
         labelled, name = getattr(splits, arguments.split), splits.name
-    return LabelledImages(*(part[: arguments.images] for part in labelled)), name
+        angles = splits.angles_of(arguments.split)
+    chosen = LabelledImages(*(part[: arguments.images] for part in labelled))
+    return chosen, None if angles is None else angles[: arguments.images], name
 
 
 def _numbers(arguments: argparse.Namespace, name: str, evaluation: "Evaluation") -> dict[str, Any]:
@@ -117,7 +128,7 @@ def _numbers(arguments: argparse.Namespace, name: str, evaluation: "Evaluation")
         {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in asdict(score).items()}
         for score in evaluation.scores()
     ]
-    return {
+    numbers = {
         "run": str(arguments.run),
         "dataset": name,
         "split": None if arguments.folder else arguments.split,
@@ -129,3 +140,4 @@ def _numbers(arguments: argparse.Namespace, name: str, evaluation: "Evaluation")
         "classes": scores,
         "confusion": evaluation.confusion.tolist(),
     }
+    return numbers if evaluation.angle_errors is None else numbers | {"angle_error": evaluation.angle_errors.as_dict()}

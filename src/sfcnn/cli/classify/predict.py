@@ -1,4 +1,4 @@
-"""`sfcnn classify predict`: class, probability and orientation of image files."""
+"""`sfcnn classify predict`: class, probability, orientation and angle of image files."""
 
 import argparse
 import csv
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from sfcnn.cli.parser import Parser, add_device, add_overwrite, add_views
 
 if TYPE_CHECKING:
-    from sfcnn.classification import Predictions
+    from torch import Tensor
 
-_COLUMNS = ("file", "class", "probability", "orientation")
+    from sfcnn.classification import Predictions
 
 #: One line of the answer, by column; no orientation is None.
 Row = dict[str, Any]
@@ -28,9 +28,12 @@ def parser(prog: str) -> Parser:
         prog,
         description="Classify image files with the best network of a run: class, probability, and orientation in\n"
         "degrees, counter-clockwise. The zero of orientations is the network's own: only differences between\n"
-        "images of one class mean something. Networks with fewer than 3 orientations and plain CNNs have none.\n\n"
-        "Images are read, resized and padded as in training. For a network of digits they should show one\n"
-        "bright digit in the middle of a dark ground, with a margin.",
+        "images of one class mean something. Networks with fewer than 3 orientations and plain CNNs have none.\n"
+        "If the run has learned angles (`sfcnn classify pose`), the column `angle` says by how many degrees the\n"
+        "object is turned counter-clockwise from how it is in the training images; 0 is an upright digit.\n\n"
+        "Images are read, resized and padded as in training. For a network of digits a picture should show one\n"
+        "digit, of any size and colour on an even ground: it is cut out, brought to 28×28 pixels as MNIST's digits\n"
+        "were, and inverted if its ink is dark (--fit pad leaves both as they are).",
         examples=(
             f"{prog} runs/photos unknown.jpg",
             f"{prog} runs/photos more-photos/ --out predictions.csv",
@@ -45,6 +48,11 @@ def parser(prog: str) -> Parser:
     parser.add_argument(
         "--invert", action="store_true", help="black and white are exchanged, compared with the training images"
     )
+    parser.add_argument(
+        "--fit",
+        choices=("ink", "pad", "stretch"),
+        help="how images get the network's size (default: ink for networks of digits, else as in training)",
+    )
     parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images at a time (default 100)")
     add_views(parser)
     add_device(parser)
@@ -57,13 +65,14 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     from sfcnn.classification import load
     from sfcnn.io.files import check_output, new_file
     from sfcnn.io.images import image_files
+    from sfcnn.pretrained import find_run
 
     out: Path | None = arguments.out
     formatted = _as_csv if out is None else _formatter(out)
     if out is not None:
         check_output(out, overwrite=arguments.overwrite)
-    classifier, files = load(arguments.run, arguments.device), image_files(arguments.images)
-    options = {"invert": arguments.invert, "batch_size": arguments.batch_size, "views": arguments.views}
+    classifier, files = load(find_run(arguments.run), arguments.device), image_files(arguments.images)
+    options = {name: getattr(arguments, name) for name in ("invert", "fit", "batch_size", "views")}
     predictions = classifier.predict(files, **options)
     text = formatted(_rows(files, predictions))
     if out is None:
@@ -83,17 +92,21 @@ def _show(text: str) -> None:
 
 
 def _rows(files: Sequence[Path], predictions: "Predictions") -> list[Row]:
-    probabilities = predictions.probabilities.tolist()
-    angles = [None] * len(files) if predictions.orientations is None else predictions.orientations.tolist()
-    return [
-        dict(zip(_COLUMNS, (str(file), name, round(probability, 6), _degrees(angle)), strict=True))
-        for file, name, probability, angle in zip(files, predictions.names, probabilities, angles, strict=True)
-    ]
+    probabilities = [round(probability, 6) for probability in predictions.probabilities.tolist()]
+    columns: dict[str, Sequence[Any]] = {
+        "file": list(map(str, files)),
+        "class": predictions.names,
+        "probability": probabilities,
+        "orientation": _degrees(predictions.orientations) or [None] * len(files),
+    }
+    if predictions.angles is not None:
+        columns["angle"] = _degrees(predictions.angles)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _degrees(angle: float | None) -> float | None:
-    """Radians to degrees with one decimal, below 360."""
-    return None if angle is None else round(math.degrees(angle), 1) % 360
+def _degrees(angles: "Tensor | None") -> list[float]:
+    """Radians to degrees with one decimal, below 360; nothing if there are none."""
+    return [] if angles is None else [round(math.degrees(angle), 1) % 360 for angle in angles.tolist()]
 
 
 def _formatter(path: Path) -> Callable[[list[Row]], str]:
@@ -106,7 +119,7 @@ def _formatter(path: Path) -> Callable[[list[Row]], str]:
 
 def _as_csv(rows: list[Row]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)  # None is written as an empty field
     return text.getvalue()

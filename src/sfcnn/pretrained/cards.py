@@ -1,0 +1,146 @@
+"""What a trained network that comes with sfcnn is, in words and numbers: card.json, and README.md made from it."""
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What nobody can measure, to be written by a person."""
+
+    purpose: str  #: one line
+    data: str  #: what it has learned from
+    licence: str  #: of the data
+    limits: tuple[str, ...]  #: what it fails on
+    commands: tuple[str, ...]  #: that make it again
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number that was measured."""
+
+    name: str
+    value: float
+    unit: str
+    images: str  #: what it was measured on
+
+
+#: What is known of each network that may come with sfcnn, by its name.
+FACTS = {
+    "isbi2012": Facts(
+        purpose="membranes in serial section transmission electron microscopy, 4 nm a pixel",
+        data="Slices 1 to 20 of the labelled stack of the ISBI 2012 challenge (Arganda-Carreras et al. 2015): ventral "
+        "nerve cord of Drosophila larvae (Cardona et al. 2010). The forest for edges between superpixels has learned "
+        "from the same slices.",
+        licence="The files of the challenge state none; its organisers ask to be cited.",
+        limits=(
+            "Other tissue, stains and microscopes: look at what it finds.",
+            "Pixels of other sizes than 4 nm, unless images are rescaled (--pixel-size).",
+            "The scored slices also chose the epoch whose weights were kept; the command below now takes others.",
+        ),
+        commands=("sfcnn experiment isbi --config results/isbi.yaml --data data --out experiments/isbi",),
+    ),
+    "mnist-rot": Facts(
+        purpose="handwritten digits at any angle: which digit, and how it is turned",
+        data="MNIST (LeCun, Cortes, Burges 1998), rotated anew: the first 12,000 digits, each turned by an angle "
+        "uniform in [0°, 360°). The next 50,000 are for testing.",
+        licence="Yann LeCun and Corinna Cortes hold the copyright of MNIST, which is derived from data of NIST and "
+        "available under the Creative Commons Attribution-Share Alike 3.0 licence.",
+        limits=(
+            "A straight 1 looks the same upside down, and most 0 and 8 nearly so: their angles may be off by 180°.",
+            "A 6 upside down may be read as a 9, and a 9 as a 6; then the angle is off by 180° as well.",
+            "MNIST's digits lie half a pixel off the centre of their images, to the right and below, which tells how "
+            "they are turned. In other pictures nothing does: both mistakes are more frequent there than on the "
+            "test images.",
+            "MNIST was written in the United States: a 1 with a long upstroke or a 7 with a bar is rare in it.",
+            "Several digits in one picture, and ground that is not even.",
+        ),
+        commands=(
+            "sfcnn data fetch mnist --data data",
+            "sfcnn classify train --config src/sfcnn/experiments/configs/mnist-rot-best.yaml --data data "
+            "--out runs/best",
+            "sfcnn classify pose runs/best --data data",
+            "sfcnn classify evaluate runs/best --data data --out runs/best/test.json",
+            "python -m sfcnn.pretrained.ship runs/best mnist-rot --scores runs/best/test.json",
+        ),
+    ),
+}
+
+
+def make_card(
+    name: str, facts: Facts, task: str, result: Mapping[str, Any], scores: Sequence[Score], sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    """All of it as JSON has it; `result` is a run's result.json, `sizes` are bytes by file."""
+    return {
+        "name": name,
+        "task": task,
+        **asdict(facts),
+        "scores": [asdict(score) for score in scores],
+        "parameters": result["parameters"],
+        "train_images": result["train_images"],
+        "seconds": result["seconds"],
+        "bytes": sum(sizes.values()),
+        "files": dict(sorted(sizes.items())),
+        "provenance": result["provenance"],
+    }
+
+
+def card_text(card: Mapping[str, Any]) -> str:
+    """A card for people, in Markdown."""
+    made = card["provenance"]
+    versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
+    scores = "\n".join(f"| {score['name']} | {_value(score)} | {score['images']} |" for score in card["scores"])
+    limits = "\n".join(_filled(f"- {limit}", indent="  ") for limit in card["limits"])
+    commands = "\n".join(card["commands"])
+    origin = (
+        f"On {card['train_images']:,} images in {card['seconds'] / 60:.0f} minutes; {made['processor']}, threads: "
+        f"{made['threads']}; {made['finished'][:10]}, commit `{made['commit']}`, {versions}."
+    )
+    return f"""# {card["name"]}
+
+{card["purpose"][0].upper()}{card["purpose"][1:]}.
+A network for {card["task"]} that comes with sfcnn: `sfcnn.load("{card["name"]}")`.
+
+{_filled(f"**Data.** {card['data']}")}
+
+{_filled(f"**Licence of the data.** {card['licence']}")}
+
+**Size.** {card["parameters"]:,} parameters, {card["bytes"] / 1e6:.1f} MB.
+
+## Scores
+
+| score | value | on |
+| --- | --- | --- |
+{scores}
+
+## What it fails on
+
+{limits}
+
+## How it was made
+
+```text
+{commands}
+```
+
+{_filled(origin)}
+"""
+
+
+def _value(score: Mapping[str, Any]) -> str:
+    blank = " " if score["unit"] == "%" else ""
+    return f"{score['value']:.4g}{blank}{score['unit']}"
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def read_purposes(directory: Path) -> dict[str, str]:
+    """Name and purpose of each network in a directory, sorted by name."""
+    paths = sorted(directory.glob("*/card.json"))
+    return {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["purpose"] for path in paths}

@@ -1,0 +1,165 @@
+"""Make the directory of a network that comes with sfcnn from a finished run:
+
+    python -m sfcnn.pretrained.ship runs/best mnist-rot --scores runs/best/test.json
+
+It gets what prediction needs, without paths of this machine, and a card (`sfcnn.pretrained.cards`). The scores are
+those that `sfcnn classify evaluate RUN --out FILE` wrote for a classifier, or the results of `sfcnn experiment isbi`.
+With the directory itself as RUN only its card is made anew.
+"""
+
+import argparse
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sfcnn.io.files import new_file, write_json
+from sfcnn.io.runs import read_run
+from sfcnn.io.settings import load_yaml
+from sfcnn.pretrained import load
+from sfcnn.pretrained.cards import FACTS, Score, card_text, make_card
+
+#: What a network may have, beside config.yaml.
+FILES = ("best.safetensors", "result.json", "pose.safetensors", "pose.json", "edges.safetensors")
+NEEDED = FILES[:2]
+
+#: Settings of images that are paths of the machine that trained.
+PATHS = ("path", "masks")
+
+_MOST_BYTES = 20_000_000
+_HERE = Path(__file__).parent
+
+
+def ship(run: Path, name: str, scores: Path, target: Path | None = None, *, overwrite: bool = False) -> Path:
+    """Copy what prediction needs of a run, write its card, and return the directory."""
+    if name not in FACTS:
+        raise ValueError(
+            f"nothing is known of a network {name!r}: add it to sfcnn.pretrained.cards, which has {list(FACTS)}"
+        )
+    task, _ = read_run(run)
+    missing = [file for file in NEEDED if not (run / file).is_file()]
+    if missing:
+        raise ValueError(f"{run} is not a finished run, since it has no {missing[0]}")
+    found = {file: run / file for file in FILES if (run / file).is_file()}
+    total = sum(path.stat().st_size for path in found.values())
+    if total > _MOST_BYTES:
+        raise ValueError(f"{run} has {total:,} bytes, and a network in the package at most {_MOST_BYTES:,}")
+    result = _read_json(run / "result.json")
+    measured = read_scores(_read_json(scores), task, run, result)
+    if "pose.json" in found:
+        measured += _pose(_read_json(found["pose.json"]))
+    load(run, device="cpu")  # says what is wrong with its files
+    target = target or _HERE / name
+    same = target.exists() and target.resolve() == run.resolve()
+    if target.exists() and not same and not overwrite:
+        raise ValueError(f"output {target} exists: choose another name or pass --overwrite")
+    target.mkdir(parents=True, exist_ok=True)
+    if not same:
+        for file in FILES:
+            (target / file).unlink(missing_ok=True)
+        for file, path in found.items():
+            with new_file(target / file) as temporary:
+                shutil.copyfile(path, temporary)
+    _write_text(target / "config.yaml", _without_paths(run / "config.yaml"))
+    sizes = {path.name: path.stat().st_size for path in target.iterdir() if path.name in (*FILES, "config.yaml")}
+    card = make_card(name, FACTS[name], task, result, measured, sizes)
+    write_json(target / "card.json", card, overwrite=True)
+    _write_text(target / "README.md", card_text(card))
+    return target
+
+
+def read_scores(numbers: Mapping[str, Any], task: str, run: Path, result: Mapping[str, Any]) -> list[Score]:
+    """The scores of a run in a file of `sfcnn classify evaluate` or `sfcnn experiment isbi`."""
+    try:
+        return _classification(numbers, run) if task == "classification" else _segmentation(numbers, result)
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"the scores have no {error}: expected the file of `sfcnn classify evaluate --out`") from error
+
+
+def _classification(numbers: Mapping[str, Any], run: Path) -> list[Score]:
+    if Path(numbers["run"]).resolve() != run.resolve():
+        raise ValueError(f"the scores are those of {numbers['run']}, expected those of {run}")
+    images = f"{numbers['images']:,} {numbers['split']} images, {numbers['dataset']}"
+    found = [Score("error", numbers["errors"][0], "%", images)]
+    if "views" in numbers:
+        name = f"error, mean of {numbers['views']} views"
+        found.append(Score(name, numbers["errors_of_views"][0], "%", images))
+    if "angle_error" in numbers:
+        angles = numbers["angle_error"]
+        found += [Score(f"{kind} error of the angle", angles[kind], "°", images) for kind in ("mean", "median")]
+        for each in angles["classes"]:
+            if each["mean"] is not None:
+                found.append(
+                    Score(f"mean error of the angle, {each['name']}", each["mean"], "°", f"{each['images']:,} of them")
+                )
+    return found
+
+
+def _pose(about: Mapping[str, Any]) -> list[Score]:
+    """How far angles are off on images that do not lie where those of the data set do."""
+    images = f"{about['validation_images']:,} validation images moved by up to {about['settings']['shift']:g} pixel"
+    return [Score(f"{kind} error of the angle", about["angle_error"][kind], "°", images) for kind in ("mean", "median")]
+
+
+def _segmentation(numbers: Mapping[str, Any], result: Mapping[str, Any]) -> list[Score]:
+    same = [run for run in numbers["runs"] if math.isclose(run["run"]["seconds"], result["seconds"])]
+    if len(same) != 1:
+        raise ValueError(f"the scores are of {len(numbers['runs'])} runs, none of which is this one")
+    (run,) = same
+    slices = run["slices"]["test"]
+    images = f"slices {slices[0]} to {slices[-1]}, {numbers['dataset']}"
+    cells = run["scores"]["forest"]
+    return [
+        Score("V_rand of cells", cells["v_rand"]["best"], "", images),
+        Score("V_info of cells", cells["v_info"]["best"], "", images),
+        Score("pixels that are wrong", 100 * run["pixel_error"], "%", images),
+    ]
+
+
+def _without_paths(config: Path) -> str:
+    """The settings of a run as text, with no directory of this machine."""
+    values = load_yaml(config)
+    images = values.get("images", {})
+    named = [name for name in PATHS if images.get(name)]
+    if not named:
+        return config.read_text(encoding="utf-8")
+    values["images"] = images | dict.fromkeys(named, "")
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a JSON file: {error}") from error
+
+
+def _write_text(path: Path, text: str) -> None:
+    with new_file(path, overwrite=True) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def main(words: list[str] | None = None) -> None:
+    """What `python -m sfcnn.pretrained.ship` does."""
+    parser = argparse.ArgumentParser(
+        "python -m sfcnn.pretrained.ship", description="Make a network of a run that comes with sfcnn."
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="directory that training made")
+    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(FACTS)}")
+    parser.add_argument("--scores", type=Path, required=True, metavar="FILE", help="JSON file with its scores")
+    parser.add_argument("--to", type=Path, metavar="DIR", help="directory to make (default: in the package)")
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    options = parser.parse_args(words)
+    try:
+        made = ship(options.run, options.name, options.scores, options.to, overwrite=options.overwrite)
+    except (ValueError, OSError) as error:
+        parser.error(" ".join(str(error).split()))
+    print(f"wrote {made}")
+
+
+if __name__ == "__main__":
+    main()
