@@ -61,11 +61,11 @@ FACTS = {
         ),
         commands=(
             "sfcnn data fetch mnist --data data",
-            "sfcnn classify train --config src/sfcnn/experiments/configs/mnist-rot-best.yaml --data data "
-            "--out runs/best",
-            "sfcnn classify pose runs/best --data data",
-            "sfcnn classify evaluate runs/best --data data --out runs/best/test.json",
-            "python -m sfcnn.pretrained.ship runs/best mnist-rot --scores runs/best/test.json",
+            "sfcnn classify train --config src/sfcnn/experiments/configs/mnist-rot-half.yaml --data data "
+            "--out runs/half",
+            "sfcnn classify pose runs/half --data data",
+            "sfcnn classify evaluate runs/half --data data --out runs/half/test.json",
+            "python -m sfcnn.pretrained.ship runs/half mnist-rot --scores runs/half/test.json",
         ),
     ),
 }
