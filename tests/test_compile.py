@@ -114,11 +114,11 @@ def test_compiled_inference_is_the_same_and_follows_the_weights(network: str) ->
     images = torch.randn(4, 1, 16, 16)
     with torch.no_grad():
         before = compiled(images)
-        torch.testing.assert_close(before, net(images))
+        assert relative(before, net(images)) < 1e-5  # other products are taken together than in the graph
         for parameter in net.parameters():
             parameter.mul_(1.5)  # no kernel of the old weights may be left in the graph
         after = compiled(images)
-        torch.testing.assert_close(after, net(images))
+        assert relative(after, net(images)) < 1e-5
     assert relative(after, before) > 0.1
 
 

@@ -74,7 +74,7 @@ def test_no_settings_file_is_left_out() -> None:
         run = read_settings(ClassificationConfig, path)
         assert run.optimization == recipe("fast", epochs=run.optimization.epochs)
         assert (run.model.network, run.images.join_validation) == ("benchmark", True)
-        assert run.images.augmentation == "between-orientations"
+        assert run.images.augmentation == "continuous"
     generalization = load_experiment("generalization")
     demo = read_settings(generalization.settings, CONFIGS / "demo.yaml")
     assert demo.train.images.dataset == "digits"  # which need no download

@@ -67,13 +67,15 @@ class ConvBlock(nn.Sequential):
         """Whether the first three layers are those of `__init__` and nobody looks between them: no hooks, no graph."""
         if torch.compiler.is_compiling() or not isinstance(input, Tensor) or len(self) < 3:
             return False
+        if input.is_meta or torch.is_autocast_enabled(input.device.type):
+            return False
         conv, norm, activation, *_ = self
         as_made = type(norm) is nn.BatchNorm3d and type(activation) is nn.ReLU and isinstance(conv, SteerableConv2d)
         if not as_made or norm.weight is None:
             return False
         hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
         hooked = any(getattr(layer, hook) for layer in (conv, norm, activation) for hook in hooks)
-        return not hooked and not torch._C._is_tracing() and not torch.is_autocast_enabled(input.device.type)
+        return not hooked and not torch._C._is_tracing()
 
 
 def _scale_and_shift(norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
