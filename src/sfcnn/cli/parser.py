@@ -49,6 +49,11 @@ def add_views(parser: Any) -> None:
     )
 
 
+def add_batch_size(parser: Any) -> None:
+    """Add the option of every command that takes images through a classifier."""
+    parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images at a time (default 100)")
+
+
 def add_device(parser: Any) -> None:
     """Add the option of every command that computes with a network."""
     parser.add_argument(

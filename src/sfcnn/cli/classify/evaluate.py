@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfcnn.cli.parser import Parser, add_data, add_device, add_overwrite, add_views
+from sfcnn.cli.parser import Parser, add_batch_size, add_data, add_device, add_overwrite, add_views
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +30,9 @@ def parser(prog: str) -> Parser:
             f"{prog} runs/small --angles 24 --images 1000 --out angles.json",
         ),
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="directory that `sfcnn classify train` made")
+    parser.add_argument(
+        "run", type=Path, metavar="RUN", help="directory that `sfcnn classify train` made, or mnist-rot"
+    )
     parser.add_argument("--split", choices=("test", "validation"), default="test", help="which images (default test)")
     parser.add_argument(
         "--folder",
@@ -41,7 +43,7 @@ def parser(prog: str) -> Parser:
     parser.add_argument("--images", type=int, metavar="N", help="use only N of the images")
     parser.add_argument("--angles", type=int, metavar="N", help="rotate the images by 0, 1/N, 2/N … of a full circle")
     add_views(parser)
-    parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images at a time (default 100)")
+    add_batch_size(parser)
     parser.add_argument("--confusion", type=Path, metavar="FILE", help="draw the confusion matrix (PNG, PDF or SVG)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the numbers to this JSON file")
     add_data(parser)

@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from sfcnn.cli.parser import Parser, add_data, add_device, add_overwrite
+from sfcnn.cli.parser import Parser, add_batch_size, add_data, add_device, add_overwrite
 
 
 def parser(prog: str) -> Parser:
@@ -40,7 +40,7 @@ def parser(prog: str) -> Parser:
         choices=("digits", "digits-rot", "mnist", "mnist-rot-regenerated"),
         help="learn from these digits, if the angles of the run's own images are not known (mnist-rot)",
     )
-    parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images at a time (default 100)")
+    add_batch_size(parser)
     add_data(parser)
     add_device(parser)
     add_overwrite(parser)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfcnn.cli.parser import Parser, add_device, add_overwrite, add_views
+from sfcnn.cli.parser import Parser, add_batch_size, add_device, add_overwrite, add_views
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,11 +36,14 @@ def parser(prog: str) -> Parser:
         "were, and inverted if its ink is dark (--fit pad leaves both as they are).",
         examples=(
             f"{prog} runs/photos unknown.jpg",
+            f"{prog} mnist-rot digit.png",
             f"{prog} runs/photos more-photos/ --out predictions.csv",
             f"{prog} runs/small scans/ more/*.tif --invert --out predictions.json --overwrite",
         ),
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="directory that `sfcnn classify train` made")
+    parser.add_argument(
+        "run", type=Path, metavar="RUN", help="directory that `sfcnn classify train` made, or mnist-rot"
+    )
     parser.add_argument(
         "images", type=Path, nargs="+", metavar="IMAGE", help="image files, or directories for all images in them"
     )
@@ -53,7 +56,7 @@ def parser(prog: str) -> Parser:
         choices=("ink", "pad", "stretch"),
         help="how images get the network's size (default: ink for networks of digits, else as in training)",
     )
-    parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images at a time (default 100)")
+    add_batch_size(parser)
     add_views(parser)
     add_device(parser)
     add_overwrite(parser)
