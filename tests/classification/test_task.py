@@ -302,3 +302,15 @@ def test_moves_after_rotations_depend_on_seed_epoch_and_step_alone() -> None:
     for epoch in (2, 0, 1):
         assert torch.equal(again.batch(epoch, 2, ONE)[0], batches[epoch])
         assert not torch.equal(unmoved.batch(epoch, 2, ONE)[0], batches[epoch])
+
+
+def test_deformations_depend_on_seed_epoch_and_step_alone() -> None:
+    settings = {"augmentation": "continuous", "stretch": 0.2, "bend": 1.0}
+    task, again = (task_of(**settings) for _ in range(2))  # type: ignore[arg-type]
+    whole, _ = task.batch(1, 2, ONE)
+    halves = [again.batch(1, 2, Share(rank, 2))[0] for rank in (1, 0)]
+    assert torch.equal(whole[1::2], halves[0])
+    assert torch.equal(whole[0::2], halves[1])
+    turned, _ = task_of(augmentation="continuous").batch(1, 2, ONE)
+    assert 0.01 < float((whole - turned).abs().mean()) < 0.3
+    assert not torch.equal(whole, task.batch(2, 2, ONE)[0])

@@ -138,6 +138,8 @@ class ImagesConfig:
         seed: of the rotated set, of the embedded digits' order, and of the split of a folder
         moves: training images are also moved at random, by up to this many whole pixels along each axis, so that
             networks do not learn where in the image things are
+        stretch: training images are also stretched at random, by factors up to e^stretch along perpendicular axes …
+        bend: … and bent: displacements of typically this many pixels that vary over about seven
         path: the folder, with one subfolder of images for each class, or with subfolders train/, validation/ (or
             val/) and test/ that have these; this and all that follows is for "folder" only
         validation_share: fraction of each class that is held out to select the model, if the folder has no split …
@@ -158,6 +160,8 @@ class ImagesConfig:
     resampling: str = "bilinear"
     seed: int = 0
     moves: int = 0
+    stretch: float = 0.0
+    bend: float = 0.0
     path: str = ""
     validation_share: float = 0.15
     test_share: float = 0.15
@@ -178,6 +182,9 @@ class ImagesConfig:
         check_seed(self.seed)
         if self.size and not _SMALLEST <= self.size <= _LARGEST:
             raise ValueError(f"size must be 0 or from {_SMALLEST} to {_LARGEST}, got {self.size}")
+        for name, most in (("stretch", 1.0), ("bend", float(self.side))):
+            if not 0 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} must be at least 0 and at most {most:g}, got {getattr(self, name)}")
         if not (self.validation_share > 0 <= self.test_share and self.validation_share + self.test_share < 1):
             raise ValueError(
                 "validation_share must be above 0, test_share at least 0 and their sum below 1, "

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from sfcnn.classification.augmentation import angles_between, ground, move_each, random_angles, rotate_each
 from sfcnn.classification.config import ClassificationConfig
 from sfcnn.classification.data import load_splits, resolve_images
+from sfcnn.classification.deformation import deform_each, random_bends, random_stretches
 from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction, first_images
 from sfcnn.classification.network import build_network
 from sfcnn.randomness import seeded_generator
@@ -48,18 +49,21 @@ class Classification:
         return self._order[1]
 
     def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
-        """Images (B, C, H, H), turned and moved at random, in [0, 1] or in bytes, and labels (B,)."""
+        """Images (B, C, H, H), turned, deformed and moved at random, in [0, 1] or in bytes, and labels (B,)."""
         if self.batch_size % share.processes:
             raise ValueError(f"a batch of {self.batch_size} images cannot be shared by {share.processes} processes")
         mine = slice(share.rank, None, share.processes)
         chosen = self.order(epoch)[step]
         pixels = self.train.images[chosen[mine]]
         images = self.config.images
-        if images.augmentation != "none" or images.moves:
+        if images.augmentation != "none" or images.moves or images.stretch or images.bend:
             pixels = as_fraction(pixels)
             behind = ground(pixels)
             pixels = pixels - behind
-            if images.augmentation != "none":
+            if images.stretch or images.bend:
+                angles, stretches, bends = (part[mine] for part in self._deformations(epoch, step))
+                pixels = deform_each(pixels, angles, stretches, bends, images.resampling)
+            elif images.augmentation != "none":
                 pixels = rotate_each(pixels, self._angles(epoch, step)[mine], images.resampling)
             if images.moves:
                 pixels = move_each(pixels, self._offsets_of_moves(epoch, step)[mine])
@@ -72,6 +76,13 @@ class Classification:
         if kind == "between-orientations":
             return angles_between(self.config.model.equivariance, epoch, self._offsets[chosen])
         return random_angles(kind, len(chosen), seeded_generator(self.config.seed, 1, epoch, step))
+
+    def _deformations(self, epoch: int, step: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Angles (B,), stretches (B, 2, 2) and bends (B, H, H, 2) of a batch."""
+        images, generator = self.config.images, seeded_generator(self.config.seed, 4, epoch, step)
+        stretches = random_stretches(images.stretch, self.batch_size, generator)
+        bends = random_bends(images.bend, self.train.images.shape[-1], self.batch_size, generator)
+        return self._angles(epoch, step), stretches, bends
 
     def _offsets_of_moves(self, epoch: int, step: int) -> Tensor:
         """By how many pixels each image of a batch is moved down and to the right, (B, 2)."""
