@@ -30,7 +30,7 @@ def pair_windows(size: Sequence[int], step: Sequence[int]) -> tuple[Window, Wind
     ((slice(1, 5, None), slice(0, 6, None)), (slice(0, 4, None), slice(3, 9, None)))
     """
     here, there = [], []
-    for side, along in zip(size, map(int, step), strict=True):
+    for side, along in zip(size, step, strict=True):
         first, last = min(max(0, -along), side), max(min(side, side - along), 0)
         here.append(slice(first, last) if first < last else slice(0, 0))
         there.append(slice(first + along, last + along) if first < last else slice(0, 0))
@@ -58,7 +58,7 @@ def affinity_targets(labels: Tensor, offsets: Offsets) -> PairTargets:
     same = torch.zeros(*batch, radii, orientations, height, width, dtype=torch.bool, device=labels.device)
     valid = torch.zeros_like(same)
     for d, a in np.ndindex(radii, orientations):
-        here, there = pair_windows((height, width), offsets[d, a])
+        here, there = pair_windows((height, width), offsets[d, a].tolist())
         mine, other = labels[..., *here], labels[..., *there]
         same[..., d, a, *here] = (mine == other) & (mine > 0)
         valid[..., d, a, *here] = (mine >= 0) & (other >= 0)
@@ -66,7 +66,7 @@ def affinity_targets(labels: Tensor, offsets: Offsets) -> PairTargets:
 
 
 def same_shares(labels: Sequence[Tensor], offsets: Offsets) -> Tensor:
-    """The share of valid pairs in label images (H, W) that are in the same cell, for each radius: (D,), ½ if unknown."""
+    """The share of valid pairs in label images (H, W) that are in the same cell, of each radius: (D,), ½ if unknown."""
     counts = torch.zeros(2, len(offsets))
     for image in labels:
         counts += torch.stack([part.sum((1, 2, 3)) for part in affinity_targets(image, offsets)])
@@ -86,7 +86,7 @@ def average_pairs(affinities: Tensor, offsets: Offsets) -> Tensor:
         return affinities
     averaged = affinities.clone()
     for d, a in np.ndindex(radii, orientations // 2):
-        here, there = pair_windows(affinities.shape[-2:], offsets[d, a])
+        here, there = pair_windows(affinities.shape[-2:], offsets[d, a].tolist())
         back = a + orientations // 2
         mean = (affinities[..., d, a, *here] + affinities[..., d, back, *there]) / 2
         averaged[..., d, a, *here] = mean
@@ -95,7 +95,7 @@ def average_pairs(affinities: Tensor, offsets: Offsets) -> Tensor:
 
 
 def turn_affinities(affinities: Tensor, turns: int, *, mirrored: bool = False) -> Tensor:
-    """The affinities (…, D, Λ, H, W) of an image that is mirrored left to right, if asked, and then turned by 90°·turns.
+    """Affinities (…, D, Λ, H, W) → those of the image mirrored left to right, if asked, and then turned by 90°·turns.
 
     Values go to where their pixels go, and to the directions that theirs become: π − θ and θ + 90°·turns.
     """

@@ -1,4 +1,4 @@
-"""Random crops of image, mask and label image together: turned, mirrored and bent, then padded by reflection (§4.2, App. C.2)."""
+"""Random crops of image and targets together: turned, mirrored and bent, then padded by reflection (§4.2, App. C.2)."""
 
 import math
 from collections.abc import Sequence

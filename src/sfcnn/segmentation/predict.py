@@ -132,8 +132,10 @@ class Segmenter:
         """
         offsets = self.offsets
         array = np.asarray(image, dtype=np.float32)
-        if array.ndim != 2 and not (array.ndim == 3 and array.shape[-1] == self.channels == 3) or not array.size:
-            raise ValueError(f"expected an image (H, W){', or (H, W, 3)' * (self.channels == 3)}, got {array.shape}")
+        colours = self.channels == 3 and array.shape[2:] == (3,)
+        if array.ndim - colours != 2 or not array.size:
+            expected = "(H, W)" + (" or (H, W, 3)" if self.channels == 3 else "")
+            raise ValueError(f"expected an image {expected}, got shape {array.shape}")
         maps = predict_image(
             self.network,
             self._prepare(torch.from_numpy(as_channels(1 - array if invert else array, self.channels))),

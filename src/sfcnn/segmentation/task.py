@@ -83,8 +83,8 @@ class SegmentationTask:
         if self.batch_size % share.processes:
             raise ValueError(f"a batch of {self.batch_size} crops cannot be shared by {share.processes} processes")
         generator = seeded_generator(self.seed, epoch, step)
-        crops = self.batch_size, self.crops, generator, self.labels
-        inputs, targets = random_crops(*self.train, self.classes, *crops)
+        images, masks = self.train
+        inputs, targets = random_crops(images, masks, self.classes, self.batch_size, self.crops, generator, self.labels)
         mine = slice(share.rank, None, share.processes)
         return inputs[mine], targets[mine]
 
@@ -141,7 +141,7 @@ def _continued(maps: Tensor, size: int, unknown: int | None = None) -> Tensor:
 
 
 def _labels_like(labels: Sequence[Tensor], masks: Sequence[Tensor], size: int) -> list[Tensor]:
-    """Label images, continued as `_large_enough` continues their masks: by −1, since cells of a reflection are others."""
+    """Label images, continued as far as `_large_enough` continues masks, by −1: a reflection has cells of its own."""
     if [image.shape for image in labels] != [mask.shape for mask in masks]:
         raise ValueError("expected a label image for each mask, as large as the mask")
     return [_continued(image, size, unknown=-1) for image in labels]
@@ -165,8 +165,8 @@ def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
     pairs = None
     if config.model.affinities:
         offsets = oriented_offsets(config.model.affinities, config.model.orientations)
-        labels = [[slices.cells(index) for index in indices] for indices in (train, held_out)]
-        pairs = PairTask(offsets, *labels, config.affinity_weight)
+        known, chosen_by = ([slices.cells(index) for index in indices] for indices in (train, held_out))
+        pairs = PairTask(offsets, known, chosen_by, config.affinity_weight)
     return SegmentationTask(
         part(train),
         part(held_out),
