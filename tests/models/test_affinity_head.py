@@ -68,8 +68,6 @@ def test_a_crop_is_the_inner_part() -> None:
     torch.testing.assert_close(part(features), whole(features)[..., 3:-3, 3:-3])
 
 
-def test_impossible_heads_are_refused() -> None:
+def test_mirrored_directions_need_an_even_number() -> None:
     with pytest.raises(ValueError, match="need an even number of orientations, got 5"):
         small(5, reflections=True)
-    with pytest.raises(ValueError, match="number of radii, at least 1, got -1"):
-        small(affinities=-1)

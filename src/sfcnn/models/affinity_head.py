@@ -40,8 +40,6 @@ class AffinityHead(nn.Module):
         self, layers: nn.Sequential, radii: int, orientations: int, *, crop: int = 0, reflections: bool = False
     ) -> None:
         super().__init__()
-        if radii < 1:
-            raise ValueError(f"affinities must be the number of radii, at least 1, got {radii}")
         if reflections and orientations % 2:
             raise ValueError(f"affinities with reflections need an even number of orientations, got {orientations}")
         self.layers, self.radii, self.orientations = layers, radii, orientations
