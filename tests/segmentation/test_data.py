@@ -177,5 +177,5 @@ def test_label_images_are_cells_and_the_membranes_between_them(tmp_path: Path) -
     assert slices.classes == ("membranes",)
     np.testing.assert_array_equal(slices.cells(0), labels[:, :20])
     np.testing.assert_array_equal(slices.masks[0], labels[:, :20] == 0)
-    with pytest.raises(ValueError, match="images.classes must name one class"):
+    with pytest.raises(ValueError, match="must name one class"):
         load_slices(replace(config, label_masks=True, classes=("a", "b")))

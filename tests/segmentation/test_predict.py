@@ -149,7 +149,7 @@ def test_affinities_in_tiles_are_those_of_the_whole_image_at_both_ends(tmp_path:
 
 
 def test_affinities_averaged_over_views_turn_with_the_image(tmp_path: Path) -> None:
-    """The views of a network without reflections are not the same: their affinities must be turned back to be averaged."""
+    """Without reflections a mirror image is another view: its affinities must be mirrored back to be averaged."""
     network = make_run(tmp_path / "run", replace(MODEL, affinities=(1.0, 3.0)))
     image = RANDOM.random((24, 32))
     once, averaged = (network.predict_affinities(image, average=kind).affinities for kind in ("none", "rotations"))

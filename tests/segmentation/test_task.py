@@ -19,7 +19,7 @@ from sfcnn.segmentation.crops import CropConfig
 from sfcnn.segmentation.data import Slices, load_slices, resolve
 from sfcnn.segmentation.labels import cells_of_mask
 from sfcnn.segmentation.losses import LOSSES
-from sfcnn.segmentation.network import build_network
+from sfcnn.segmentation.network import build_network, start_affinities_at_prior
 from sfcnn.segmentation.offsets import oriented_offsets
 from sfcnn.segmentation.predict import load
 from sfcnn.segmentation.synthetic import synthetic_membranes
@@ -241,7 +241,7 @@ def test_a_small_network_learns_affinities_by_heart(tmp_path: Path) -> None:
     assert history[-1].loss < 0.5 * history[0].loss
     inputs, targets = pair_task().validation(Share())[0]
     assert targets.shape == (1, 2, 40, 40)
-    logits, affinities = split_affinities(net.eval()(inputs, affinities=True), 3, 4)
+    _, affinities = split_affinities(net.eval()(inputs, affinities=True), 3, 4)
     same, valid = affinity_targets(targets[:, 1], OFFSETS)
     for radius in range(3):
         known = valid[:, radius]
@@ -299,17 +299,17 @@ def test_a_run_with_affinities_can_be_stopped_and_loaded(kind: str, tmp_path: Pa
     assert (found.probabilities.shape, found.affinities.shape) == ((24, 33), (2, 4, 24, 33))
 
 
-def test_affinities_begin_at_the_share_of_each_radius(tmp_path: Path) -> None:
-    images = SlicesConfig("synthetic", validation=1)
-    model = replace(CONFIG.model, affinities=(1.0, 9.0))
-    optimization = OptimizationConfig(epochs=1, batch_size=1, learning_rate=1e-12)
-    config = replace(CONFIG, model=model, images=images, optimization=optimization, steps=1)
-    train(config, tmp_path / "run")
-    head = load(tmp_path / "run", device="cpu").network.affinity_head
-    assert head is not None
-    near, far = head.layers[-1].bias.sigmoid().tolist()  # type: ignore[operator, union-attr]
-    assert 0.8 < near < 0.99
-    assert 0.4 < far < near
+@pytest.mark.parametrize("kind", ["steerable", "plain-channels"])
+def test_affinities_begin_at_the_share_of_each_radius(kind: str) -> None:
+    config = replace(CONFIG, model=replace(CONFIG.model, kind=kind, affinities=(1.0, 9.0)))
+    net = start_affinities_at_prior(build_network(config), torch.tensor([0.8, 0.3]))
+    assert net.affinity_head is not None
+    for weight in net.affinity_head.layers[-1].parameters():
+        if weight.dim() > 1:
+            nn.init.zeros_(weight)
+    _, affinities = split_affinities(net(torch.rand(1, 1, 16, 16), affinities=True).sigmoid(), 2, 4)
+    torch.testing.assert_close(affinities[:, 0], torch.full_like(affinities[:, 0], 0.8))
+    torch.testing.assert_close(affinities[:, 1], torch.full_like(affinities[:, 1], 0.3))
 
 
 def test_several_classes_have_no_cells() -> None:
