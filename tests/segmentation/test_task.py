@@ -40,7 +40,7 @@ def small_task(loss: str = "cross-entropy", **changes: int) -> SegmentationTask:
     def part(which: slice) -> Labelled:
         return images[which, None].unbind(), membranes[which].long().unbind()
 
-    numbers = {"batch_size": 4, "steps": 6, "seed": 0} | changes
+    numbers: dict[str, Any] = {"batch_size": 4, "steps": 6, "seed": 0} | changes
     return SegmentationTask(part(slice(3)), part(slice(3, 4)), crops=CROPS, loss=loss, **numbers)
 
 
@@ -218,7 +218,7 @@ def pair_task(**changes: int) -> SegmentationTask:
     images, membranes = synthetic_membranes(1, 40, seed=0, cell=14)
     labelled = [images[:1].clone()], [membranes[0].long()]
     cells = [cells_of_mask(membranes[0])]
-    numbers = {"batch_size": 1, "steps": 20, "seed": 0} | changes
+    numbers: dict[str, Any] = {"batch_size": 1, "steps": 20, "seed": 0} | changes
     still = replace(CROPS, size=40, margin=4, rotate=False, reflect=False, bend=0.0)
     return SegmentationTask(labelled, labelled, crops=still, pairs=PairTask(OFFSETS, cells, cells), **numbers)
 
