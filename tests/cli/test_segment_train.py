@@ -44,6 +44,14 @@ def test_trains_and_resumes(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(Path("run/log.csv").read_text().splitlines()) == 3
 
 
+def test_trains_affinities(fails: Fails) -> None:
+    assert train("--model.affinities", "[1,3,9,27]") == 0  # the last is longer than the crops
+    assert load("run").predict_affinities(np.zeros((20, 30))).affinities.shape == (4, 4, 20, 30)
+    assert main(["segment", "train", "--out", "run", "--resume", "--optimization.epochs", "2"]) == 0
+    message = fails("segment", "train", "--out", "other", *SMALL, "--model.affinities", "[3,1]")
+    assert "radii must increase, got [3.0, 1.0]" in message
+
+
 def test_predicts_membranes_and_cells_in_the_size_of_the_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert train() == 0
     assert main(["segment", "predict", "run", "em.tif", "--out", "found", "--tile", "24"]) == 0

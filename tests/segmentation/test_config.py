@@ -47,6 +47,13 @@ def test_splits_that_make_no_sense_are_refused(images: SlicesConfig, message: st
         (lambda: SlicesConfig(classes=("a", "a")), "classes must have different names"),
         (lambda: UNetConfig(kind="round"), "unknown kind 'round', choose one of"),
         (lambda: UNetConfig(readout="late"), "unknown readout 'late', choose one of"),
+        (lambda: UNetConfig(affinities=(0.5, 3)), r"radii must be at least 1 pixel, got 0\.5"),
+        (lambda: UNetConfig(affinities=(3, 1)), r"radii must increase, got \[3, 1\]"),
+        (lambda: UNetConfig(orientations=1, affinities=(1,)), "orientations must be at least 2, got 1"),
+        (lambda: UNetConfig(affinities=(1,), reflections=True), "need an even number of orientations, got 17"),
+        (lambda: SlicesConfig("isbi", label_masks=True), "images.label_masks is for the sources 'stack' and 'pairs'"),
+        (lambda: SlicesConfig("pairs", "a", label_masks=True, invert_masks=True), "label images have 0 on membranes"),
+        (lambda: SegmentationConfig(affinity_weight=-1), "affinity_weight must be at least 0, got -1"),
         (lambda: SegmentationConfig(steps=0), "steps must be at least 1, got 0"),
         (lambda: SegmentationConfig(loss="hinge"), "unknown loss 'hinge', choose one of"),
     ],
@@ -70,3 +77,11 @@ def test_runs_of_version_0_1_looked_for_membranes() -> None:
     assert config.images.invert_masks
     new = {"images": {"classes": ["vessels"]}}
     assert from_version_1(new) == new
+
+
+def test_settings_from_before_affinities_have_none() -> None:
+    old = {"model": {"channels": 6, "reflections": False}, "images": {"classes": ["membranes"]}, "loss": "dice"}
+    config = make_settings(SegmentationConfig, old)
+    assert config.model.affinities == ()
+    new = make_settings(SegmentationConfig, {"model": {"affinities": [1, 3]}, "affinity_weight": 2})
+    assert (new.model.affinities, new.affinity_weight) == ((1.0, 3.0), 2.0)

@@ -113,3 +113,20 @@ def test_brightness_and_contrast_of_a_standardized_slice_do_not_matter() -> None
     torch.testing.assert_close(standardize(0.3 * image + 0.1), expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(standardize(image.rot90()), expected.rot90(), rtol=0, atol=1e-6)
     assert standardize(torch.full((5, 5), 0.7)).abs().max() < 1e-6  # an empty slice is black, not noise
+
+
+def test_label_images_move_with_images_and_keep_their_numbers() -> None:
+    labels = (
+        torch.randint(-1, 2**24, (2, 5, 5), generator=generator()).repeat_interleave(12, 1).repeat_interleave(12, 2)
+    )
+    masks = (labels % 2).abs()
+    images = masks[:, None].float()
+    config = CropConfig(size=48, margin=2, bend=2.0)
+    crops, targets = random_crops(images.unbind(), masks.unbind(), 2, 6, config, generator(), labels.unbind())
+    assert targets.shape == (6, 2, 48, 48)
+    found, numbers = targets.unbind(1)
+    assert set(numbers.unique().tolist()) <= set(labels.unique().tolist())  # none lies between two
+    assert (numbers % 2 == found).float().mean() > 0.97  # but for half a pixel at borders
+    without = random_crops(images.unbind(), masks.unbind(), 2, 6, config, generator())
+    assert torch.equal(without[0], crops)  # the crops are those of a run without labels
+    assert torch.equal(without[1], found)

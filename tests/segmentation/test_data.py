@@ -1,6 +1,7 @@
 """Images and masks of one's own, in every kind of file that people have."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,16 @@ def test_the_stacks_of_the_challenge() -> None:
     for image, mask in zip(found.images, found.masks, strict=True):
         assert 0.1 < float(mask.float().mean()) < 0.4
         assert float(image[0][mask == 1].mean()) < float(image[0][mask == 0].mean())
+
+
+def test_label_images_are_cells_and_the_membranes_between_them(tmp_path: Path) -> None:
+    labels = np.array([[300, 300, 0, 7], [300, 300, 0, 7]], np.uint16).repeat(6, 0).repeat(6, 1)
+    config = folder_of(tmp_path, images_a_png=GREY[0, :12, :], masks_a_tif=labels[:, :20])
+    with pytest.raises(ValueError, match="has 3 values from 0 to 300"):
+        load_slices(config)
+    slices = load_slices(replace(config, label_masks=True))
+    assert slices.classes == ("membranes",)
+    np.testing.assert_array_equal(slices.cells(0), labels[:, :20])
+    np.testing.assert_array_equal(slices.masks[0], labels[:, :20] == 0)
+    with pytest.raises(ValueError, match="must name one class"):
+        load_slices(replace(config, label_masks=True, classes=("a", "b")))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sfcnn.segmentation.losses import LOSSES, class_weights, dice, pixel_loss, prior_logits
+from sfcnn.segmentation.losses import LOSSES, affinity_loss, class_weights, dice, pixel_loss, prior_logits
 
 
 def draw(classes: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -66,3 +66,30 @@ def test_a_network_that_knows_nothing_starts_at_the_prior() -> None:
     )
     assert prior_logits("balanced", torch.tensor([0.95, 0.05])).abs().max() < 1e-5
     assert prior_logits("cross-entropy", torch.tensor([1.0, 0.0])).isfinite().all()
+
+
+def test_the_loss_of_affinities_is_dice_of_different_pairs_and_half_the_cross_entropy(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 3, 4, 5, 6, generator=generator).to(dtype)
+    same, valid = (torch.rand(2, 3, 4, 5, 6, generator=generator) < share for share in (0.6, 0.7))
+    valid[1, 2] = False  # a radius that leaves the image
+    for crop in range(2):
+        entropy, dice = [], []
+        for radius in range(3):
+            known = valid[crop, radius]
+            different = (-logits[crop, radius][known].float()).sigmoid()
+            truth = (~same[crop, radius][known]).float()
+            entropy.append(-(truth * different.log() + (1 - truth) * (1 - different).log()))
+            dice.append((2 * (different * truth).sum() + 1) / ((different + truth).sum() + 1))
+        expected = 1 - torch.stack(dice).mean() + torch.cat(entropy).mean() / 2
+        torch.testing.assert_close(affinity_loss(logits, same, valid)[crop], expected)
+
+
+def test_affinities_without_valid_pairs_have_no_loss_and_no_gradient() -> None:
+    logits = torch.randn(1, 2, 4, 3, 3, requires_grad=True)
+    nothing = torch.zeros(1, 2, 4, 3, 3, dtype=torch.bool)
+    loss = affinity_loss(logits, nothing, nothing)
+    loss.sum().backward()
+    assert loss.tolist() == [0]
+    assert logits.grad is not None
+    assert (logits.grad == 0).all()

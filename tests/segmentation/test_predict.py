@@ -12,6 +12,7 @@ import torch
 import sfcnn
 from sfcnn.io.settings import write_settings
 from sfcnn.io.state import write_state
+from sfcnn.segmentation.affinities import turn_affinities
 from sfcnn.segmentation.config import SegmentationConfig, SlicesConfig, UNetConfig
 from sfcnn.segmentation.crops import CropConfig, standardize
 from sfcnn.segmentation.network import build_network
@@ -22,11 +23,11 @@ RANDOM = np.random.default_rng(0)
 MODEL = UNetConfig(orientations=4, channels=2, levels=2, input_kernel_size=5, kernel_size=3, dropout=0.0)
 
 
-def make_run(directory: Path, **images: object) -> Segmenter:
+def make_run(directory: Path, model: UNetConfig = MODEL, **images: object) -> Segmenter:
     """A run as training leaves it, of a network that has learned nothing."""
     torch.manual_seed(0)
     slices = SlicesConfig(**{"classes": ("membranes",), "channels": 1, **images})  # type: ignore[arg-type]
-    config = SegmentationConfig(model=MODEL, images=slices, crops=CropConfig(size=16, margin=4))
+    config = SegmentationConfig(model=model, images=slices, crops=CropConfig(size=16, margin=4))
     write_settings(directory / "config.yaml", config, task="segmentation")
     write_state(directory / "best.safetensors", {"model": build_network(config).state_dict()})
     return load(directory, device="cpu")
@@ -131,3 +132,42 @@ def test_images_to_try_a_network_on_fit_it(tmp_path: Path) -> None:
     example = network.example_images()
     assert example.shape[:2] == (2, 3)
     assert network.network(example).shape[:2] == (2, 2)
+
+
+def test_affinities_in_tiles_are_those_of_the_whole_image_at_both_ends(tmp_path: Path) -> None:
+    network = make_run(tmp_path / "run", replace(MODEL, affinities=(1.0, 3.0, 9.0)))
+    image = RANDOM.random((70, 84))
+    whole = network.predict_affinities(image, tile=100)
+    assert (whole.probabilities.shape, whole.affinities.shape) == ((70, 84), (3, 4, 70, 84))
+    assert whole.affinities.dtype == np.float32
+    np.testing.assert_allclose(whole.probabilities, network.predict(image), atol=1e-5)
+    for part, expected in zip(network.predict_affinities(image, tile=24), whole, strict=True):
+        np.testing.assert_allclose(part, expected, atol=1e-5)
+    assert network.offsets.shape == (3, 4, 2)
+    np.testing.assert_array_equal(network.offsets[2, 1], [-9, 0])  # upwards
+    np.testing.assert_array_equal(whole.affinities[2, 1, 9:], whole.affinities[2, 3, :-9])
+
+
+def test_affinities_averaged_over_views_turn_with_the_image(tmp_path: Path) -> None:
+    """Without reflections a mirror image is another view: its affinities must be mirrored back to be averaged."""
+    network = make_run(tmp_path / "run", replace(MODEL, affinities=(1.0, 3.0)))
+    image = RANDOM.random((24, 32))
+    once, averaged = (network.predict_affinities(image, average=kind).affinities for kind in ("none", "rotations"))
+    np.testing.assert_allclose(averaged, once, atol=1e-5)  # four views of an equivariant network are one
+    everything = network.predict_affinities(image, average="all").affinities
+    assert not np.allclose(everything, once, atol=1e-4)
+    mirror = network.predict_affinities(image[:, ::-1].copy(), average="all").affinities
+    expected = turn_affinities(torch.from_numpy(everything), 0, mirrored=True)
+    np.testing.assert_allclose(mirror, expected, atol=1e-5)
+    odd = make_run(tmp_path / "odd", replace(MODEL, orientations=5, affinities=(1.0,)))
+    with pytest.raises(ValueError, match="affinities in 5 directions cannot be turned"):
+        odd.predict_affinities(image, average="rotations")
+
+
+def test_networks_without_affinities_say_so(tmp_path: Path) -> None:
+    network = make_run(tmp_path / "run")
+    with pytest.raises(ValueError, match="has no affinities: train a network with"):
+        network.predict_affinities(RANDOM.random((20, 20)))
+    pairs = make_run(tmp_path / "pairs", replace(MODEL, affinities=(1.0,)))
+    with pytest.raises(ValueError, match=r"expected an image \(H, W\), got shape \(2, 20, 20\)"):
+        pairs.predict_affinities(RANDOM.random((2, 20, 20)))

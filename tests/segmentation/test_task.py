@@ -12,14 +12,18 @@ from torch.utils._pytree import tree_leaves
 
 from sfcnn.io.stacks import write_stack
 from sfcnn.models import count_parameters, membrane_unet
+from sfcnn.models.affinity_head import split_affinities
+from sfcnn.segmentation.affinities import affinity_targets
 from sfcnn.segmentation.config import SegmentationConfig, SlicesConfig, UNetConfig
 from sfcnn.segmentation.crops import CropConfig
-from sfcnn.segmentation.data import load_slices, resolve
+from sfcnn.segmentation.data import Slices, load_slices, resolve
+from sfcnn.segmentation.labels import cells_of_mask
 from sfcnn.segmentation.losses import LOSSES
-from sfcnn.segmentation.network import build_network
+from sfcnn.segmentation.network import build_network, start_affinities_at_prior
+from sfcnn.segmentation.offsets import oriented_offsets
 from sfcnn.segmentation.predict import load
 from sfcnn.segmentation.synthetic import synthetic_membranes
-from sfcnn.segmentation.task import Labelled, SegmentationTask, class_frequencies, make_task, train
+from sfcnn.segmentation.task import Labelled, PairTask, SegmentationTask, class_frequencies, make_task, train
 from sfcnn.train.config import OptimizationConfig
 from sfcnn.train.distributed import make_accelerator
 from sfcnn.train.loop import Fit
@@ -36,7 +40,7 @@ def small_task(loss: str = "cross-entropy", **changes: int) -> SegmentationTask:
     def part(which: slice) -> Labelled:
         return images[which, None].unbind(), membranes[which].long().unbind()
 
-    numbers = {"batch_size": 4, "steps": 6, "seed": 0} | changes
+    numbers: dict[str, Any] = {"batch_size": 4, "steps": 6, "seed": 0} | changes
     return SegmentationTask(part(slice(3)), part(slice(3, 4)), crops=CROPS, loss=loss, **numbers)
 
 
@@ -204,3 +208,111 @@ def test_plain_twins_match() -> None:
     steerable = count_parameters(build_network(SegmentationConfig(model=model)))
     plain = SegmentationConfig(model=replace(model, kind="plain-parameters"))
     assert abs(count_parameters(build_network(plain)) / steerable - 1) < 0.1
+
+
+OFFSETS = oriented_offsets((1, 3, 9), 4)
+
+
+def pair_task(**changes: int) -> SegmentationTask:
+    """One image to learn, always the same way up, and the same one held out."""
+    images, membranes = synthetic_membranes(1, 40, seed=0, cell=14)
+    labelled = [images[:1].clone()], [membranes[0].long()]
+    cells = [cells_of_mask(membranes[0])]
+    numbers: dict[str, Any] = {"batch_size": 1, "steps": 20, "seed": 0} | changes
+    still = replace(CROPS, size=40, margin=4, rotate=False, reflect=False, bend=0.0)
+    return SegmentationTask(labelled, labelled, crops=still, pairs=PairTask(OFFSETS, cells, cells), **numbers)
+
+
+def test_a_small_network_learns_affinities_by_heart(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = membrane_unet(4, channels=3, levels=2, input_kernel_size=5, kernel_size=3, crop=4, dropout=0.0, affinities=3)
+    fit = Fit(
+        net,
+        pair_task(),
+        replace(OptimizationConfig(), epochs=3, learning_rate=0.02, schedule="cosine"),
+        seed=0,
+        directory=tmp_path,
+        checkpoint_steps=0,
+        select_last=False,
+        accelerator=make_accelerator("float32"),
+        observer=Silent(),
+    )
+    history = fit.run().history
+    assert history[-1].loss < 0.5 * history[0].loss
+    inputs, targets = pair_task().validation(Share())[0]
+    assert targets.shape == (1, 2, 40, 40)
+    _, affinities = split_affinities(net.eval()(inputs, affinities=True), 3, 4)
+    same, valid = affinity_targets(targets[:, 1], OFFSETS)
+    for radius in range(3):
+        known = valid[:, radius]
+        wrong = ((affinities[:, radius] > 0) != same[:, radius])[known].float().mean()
+        share = same[:, radius][known].float().mean()
+        assert wrong < 0.5 * min(share, 1 - share)  # than of the better of "always" and "never"
+
+
+def test_the_loss_of_affinities_is_added_with_its_weight() -> None:
+    task = pair_task()
+    net = membrane_unet(4, channels=2, levels=2, input_kernel_size=5, kernel_size=3, crop=4, dropout=0.0, affinities=3)
+    inputs, targets = task.batch(0, 0, Share())
+    assert task.pairs is not None
+    losses = []
+    for weight in (0.0, 1.0, 3.0):
+        task.pairs = replace(task.pairs, weight=weight)
+        losses.append(float(task.outcome(net, inputs, targets).loss.detach()))
+    assert losses[0] < losses[1]
+    assert losses[2] - losses[0] == pytest.approx(3 * (losses[1] - losses[0]), rel=1e-4)
+
+
+def test_cells_of_small_images_end_with_the_image() -> None:
+    """Images are continued by reflection, but whether a reflected cell is another is not known."""
+    mask = torch.zeros(20, 24, dtype=torch.int64)
+    mask[:, 10] = 1
+    labelled = [torch.rand(1, 20, 24)], [mask]
+    cells = [cells_of_mask(mask)]
+    task = SegmentationTask(
+        labelled, labelled, crops=CROPS, batch_size=1, steps=1, seed=0, pairs=PairTask(OFFSETS, cells, cells)
+    )
+    assert task.labels is not None
+    known = task.labels[0] >= 0
+    assert task.labels[0].shape == task.train[1][0].shape
+    assert int(known.sum()) == 20 * 24
+    assert torch.equal(task.train[1][0][known], (task.labels[0][known] == 0).long())
+    with pytest.raises(ValueError, match="expected a label image for each mask"):
+        SegmentationTask(
+            labelled, labelled, crops=CROPS, batch_size=1, steps=1, seed=0, pairs=PairTask(OFFSETS, [], cells)
+        )
+
+
+@pytest.mark.usefixtures("_stacks")
+@pytest.mark.parametrize("kind", ["steerable", "plain-parameters"])
+def test_a_run_with_affinities_can_be_stopped_and_loaded(kind: str, tmp_path: Path) -> None:
+    model = replace(CONFIG.model, kind=kind, affinities=(1.0, 3.0))
+    config = replace(CONFIG, model=model, steps=2)
+    train(config, tmp_path / "whole")
+    with pytest.raises(RuntimeError, match="stopped"):
+        train(config, tmp_path / "run", observers=[StopAfter(3)])
+    torch.manual_seed(7)
+    train(config, tmp_path / "run", resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    segmenter = load(tmp_path / "run", device="cpu")
+    found = segmenter.predict_affinities(np.random.default_rng(0).random((24, 33)))
+    assert (found.probabilities.shape, found.affinities.shape) == ((24, 33), (2, 4, 24, 33))
+
+
+@pytest.mark.parametrize("kind", ["steerable", "plain-channels"])
+def test_affinities_begin_at_the_share_of_each_radius(kind: str) -> None:
+    config = replace(CONFIG, model=replace(CONFIG.model, kind=kind, affinities=(1.0, 9.0)))
+    net = start_affinities_at_prior(build_network(config), torch.tensor([0.8, 0.3]))
+    assert net.affinity_head is not None
+    for weight in net.affinity_head.layers[-1].parameters():
+        if weight.dim() > 1:
+            nn.init.zeros_(weight)
+    _, affinities = split_affinities(net(torch.rand(1, 1, 16, 16), affinities=True).sigmoid(), 2, 4)
+    torch.testing.assert_close(affinities[:, 0], torch.full_like(affinities[:, 0], 0.8))
+    torch.testing.assert_close(affinities[:, 1], torch.full_like(affinities[:, 1], 0.3))
+
+
+def test_several_classes_have_no_cells() -> None:
+    slices = Slices("ours", [torch.rand(1, 8, 8)], [torch.zeros(8, 8).long()], ("ground", "cell", "nucleus"))
+    with pytest.raises(ValueError, match="affinities need masks of one class, the membranes of cells, got"):
+        slices.cells(0)

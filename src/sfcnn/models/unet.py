@@ -20,9 +20,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from sfcnn.harmonics import BasisLike
+from sfcnn.models.affinity_head import AffinityHead, affinity_head, plain_affinity_head
 from sfcnn.models.padding import margins, pad_by_reflection
 from sfcnn.models.twins import PlainConvBlock, PlainResidualBlock, matching_width, scale_channels
 from sfcnn.nn import ConvBlock, OrientationPool, ResidualBlock, SpatialMaxPool
@@ -51,7 +53,8 @@ class UNet(nn.Module):
     """Encoder, decoder and head; steerable and plain networks differ only in the parts they pass.
 
     Shapes: images (B, C, H, W) → logits (B, classes, H', W'). Sizes that 2^(levels − 1) does not divide are continued
-    by reflection, and the logits cut to the image again.
+    by reflection, and the logits cut to the image again. With affinities, those of D radii and Λ directions follow the
+    classes, (B, classes + D·Λ, H', W'); `sfcnn.models.affinity_head.split_affinities` parts them.
 
     Args:
         widths: channels of each level, from the image down.
@@ -60,6 +63,7 @@ class UNet(nn.Module):
         residual: makes the module that keeps it.
         pool, upsample: between levels.
         head: from the features of level 1 to logits.
+        affinity_head: from the features of level 1 to logits of pairs of pixels, if there are to be some.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class UNet(nn.Module):
         pool: nn.Module,
         upsample: nn.Module,
         head: nn.Module,
+        affinity_head: AffinityHead | None = None,
     ) -> None:
         super().__init__()
         down, up = pairwise(widths), pairwise(reversed(widths))
@@ -78,15 +83,17 @@ class UNet(nn.Module):
         self.encoder.extend(nn.Sequential(conv(above, below), residual(below)) for above, below in down)
         self.decoder = nn.ModuleList(conv(below, above) for below, above in up)
         self.merge = nn.ModuleList(residual(above) for above in widths[-2::-1])
-        self.pool, self.upsample, self.head = pool, upsample, head
+        self.pool, self.upsample, self.head, self.affinity_head = pool, upsample, head, affinity_head
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Images (B, C, H, W) → logits (B, classes, H', W')."""
+    def forward(self, images: Tensor, affinities: bool = False) -> Tensor:
+        """Images (B, C, H, W) → logits (B, classes, H', W'), with affinities (B, classes + D·Λ, H', W')."""
         if images.dim() != 4:
             raise ValueError(f"UNet expects images of shape (B, C, H, W), got {tuple(images.shape)}")
+        if affinities and self.affinity_head is None:
+            raise ValueError("this UNet has no affinities: make one with the number of radii as its `affinities`")
         multiple = 2 ** (len(self.encoder) - 1)
         if images.shape[-2] % multiple or images.shape[-1] % multiple:
-            return self._padded(images, multiple)
+            return self._padded(images, multiple, affinities)
         skips: list[Tensor] = []
         features = images
         for level, encode in enumerate(self.encoder):
@@ -96,14 +103,16 @@ class UNet(nn.Module):
         for decode, merge in zip(self.decoder, self.merge, strict=True):
             features = merge(decode(self.upsample(features)) + skips.pop())
         logits: Tensor = self.head(features)
+        if affinities and self.affinity_head is not None:
+            return torch.cat([logits, self.affinity_head(features).flatten(1, 2)], dim=1)
         return logits
 
-    def _padded(self, images: Tensor, multiple: int) -> Tensor:
+    def _padded(self, images: Tensor, multiple: int, affinities: bool) -> Tensor:
         """Logits of an image of any size, by way of one whose sides are whole multiples."""
         if not isinstance(images, Tensor):  # the symbol of an exporter, whose graph has no conditions
             raise ValueError(f"an exported U-Net needs height and width divisible by {multiple}")
         whole = pad_by_reflection(images, 0, multiple)
-        logits = self(whole)
+        logits: Tensor = self(whole, affinities)
         for axis in (-2, -1):
             cropped = whole.shape[axis] - logits.shape[axis]  # by both sides of the head together
             before, _ = margins(images.shape[axis], 0, multiple)
@@ -143,6 +152,7 @@ def membrane_unet(
     crop: int = 0,
     readout: str = "group",
     reflections: bool = False,
+    affinities: int = 0,
     padding_mode: str = "zeros",
     basis: BasisLike = "bandlimited",
     init: str = "coeff",
@@ -162,6 +172,8 @@ def membrane_unet(
             320×320, a crop of 32.
         readout: "group", or "paper" for the maximum over orientations followed by two 1×1 convolutions.
         reflections: whether the logits of a mirror image are the mirrored logits.
+        affinities: D, the number of distances at which pairs of pixels are judged in each of the Λ directions
+            (`sfcnn.models.affinity_head`); 0 for a network without affinities.
         padding_mode, basis, init, engine: as in `GroupConv2d`.
 
     >>> import torch
@@ -191,7 +203,7 @@ def membrane_unet(
         wide = _EXPANSION * channels
         expand = ConvBlock(channels, wide, 3, orientations, padding="same", **{**options, "dropout": 0.0})
         head = [expand, OrientationPool("max"), Crop(crop), nn.Conv2d(wide, classes, 1)]
-    return UNet(
+    net = UNet(
         _level_channels(channels, levels),
         ConvBlock(in_channels, channels, input_kernel_size, orientations, lift=True, padding="same", **options),
         conv,
@@ -200,6 +212,11 @@ def membrane_unet(
         nn.Upsample(scale_factor=(1, 2, 2)),
         nn.Sequential(*head),
     )
+    if affinities:  # made last, so that the rest begins with the weights that it has without
+        del options["dropout"]
+        wide = _EXPANSION * channels
+        net.affinity_head = affinity_head(channels, wide, affinities, orientations, crop=crop, **options)
+    return net
 
 
 def plain_unet(
@@ -214,8 +231,10 @@ def plain_unet(
     residual_depth: int = 1,
     dropout: float = 0.4,
     crop: int = 0,
+    affinities: int = 0,
+    orientations: int = 8,
 ) -> UNet:
-    """The same network of ordinary convolutions with `width` times the channels."""
+    """The same network of ordinary convolutions with `width` times the channels; `orientations` are of affinities."""
     widths = [scale_channels(c, width) for c in _level_channels(channels, levels)]
 
     def conv(inputs: int, outputs: int) -> nn.Module:
@@ -224,7 +243,7 @@ def plain_unet(
     def residual(channels: int) -> nn.Module:
         return PlainResidualBlock(channels, kernel_size, depth=residual_depth, dropout=dropout)
 
-    return UNet(
+    net = UNet(
         widths,
         PlainConvBlock(in_channels, widths[0], input_kernel_size, dropout=dropout),
         conv,
@@ -233,6 +252,10 @@ def plain_unet(
         nn.Upsample(scale_factor=2),
         nn.Sequential(Crop(crop), *_pixelwise(widths[0], classes, dropout)),
     )
+    if affinities:
+        wide = _EXPANSION * widths[0]
+        net.affinity_head = plain_affinity_head(widths[0], wide, affinities, orientations, crop=crop)
+    return net
 
 
 def membrane_unet_cnn(match: str = "channels", orientations: int = 17, **options: Any) -> UNet:
@@ -245,6 +268,6 @@ def membrane_unet_cnn(match: str = "channels", orientations: int = 17, **options
         match,
         2 * orientations if reflections else orientations,
         steerable=lambda: membrane_unet(orientations, readout=readout, reflections=reflections, **options),
-        plain=lambda width: plain_unet(width, **options),
+        plain=lambda width: plain_unet(width, orientations=orientations, **options),
     )
-    return plain_unet(width, **options)
+    return plain_unet(width, orientations=orientations, **options)

@@ -5,10 +5,12 @@ from typing import Any
 from sfcnn.segmentation.config import SegmentationConfig, SlicesConfig, UNetConfig
 from sfcnn.segmentation.crops import CropConfig
 from sfcnn.segmentation.data import Slices, load_slices
-from sfcnn.segmentation.predict import Segmenter, load
+from sfcnn.segmentation.offsets import oriented_offsets
+from sfcnn.segmentation.predict import AffinityPrediction, Segmenter, load
 from sfcnn.segmentation.synthetic import synthetic_membranes
 
 __all__ = [
+    "AffinityPrediction",
     "CropConfig",
     "SegmentationConfig",
     "Segmenter",
@@ -17,6 +19,7 @@ __all__ = [
     "UNetConfig",
     "load",
     "load_slices",
+    "oriented_offsets",
     "synthetic_membranes",
     "train",
 ]

@@ -8,6 +8,7 @@ from sfcnn.models.unet import READOUTS
 from sfcnn.randomness import check_seed
 from sfcnn.segmentation.crops import CropConfig
 from sfcnn.segmentation.losses import LOSSES
+from sfcnn.segmentation.offsets import oriented_offsets
 from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
 
 #: Where images come from.
@@ -35,6 +36,8 @@ class UNetConfig:
         init: scheme of the initial weights
         engine: how convolutions are computed
         reflections: whether the prediction for a mirror image is the mirrored prediction
+        affinities: distances in pixels, such as [1, 3, 9, 27], at which the network also tells whether two pixels are
+            in the same cell, in the direction of each orientation; none by default. Best with an even Λ
     """
 
     kind: str = "steerable"
@@ -50,13 +53,20 @@ class UNetConfig:
     init: str = "coeff"
     engine: str = "auto"
     reflections: bool = False
+    affinities: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the choices and the levels; other sizes are checked where the network is made."""
+        """Check the choices, the levels and the affinities; other sizes are checked where the network is made."""
         check_choice(self, "kind", KINDS)
         check_choice(self, "readout", READOUTS)
         if not 1 <= self.levels <= _MOST_LEVELS:
             raise ValueError(f"levels must be at least 1 and at most {_MOST_LEVELS}, got {self.levels}")
+        if self.affinities:
+            oriented_offsets(self.affinities, self.orientations)
+            if self.reflections and self.orientations % 2:
+                raise ValueError(
+                    f"affinities with reflections need an even number of orientations, got {self.orientations}"
+                )
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,7 @@ class SlicesConfig:
         path: of the stack's images, or of the folder
         masks: of the stack's masks
         invert_masks: masks are 0 on what is looked for, as those of the ISBI challenge are on membranes
+        label_masks: masks are label images, with a number for each cell and 0 on membranes, which are looked for
         classes: a name for what is looked for, or for each of the numbers 0, 1, 2 … in the masks; found in the masks
             if there are none
         channels: of the images, 1 for grey and 3 for RGB; 0 for what the files have
@@ -95,6 +106,7 @@ class SlicesConfig:
     test_from: int = 0
     standardize: bool = True
     seed: int = 0
+    label_masks: bool = False
 
     def __post_init__(self) -> None:
         """Check that what the source needs is named."""
@@ -104,6 +116,10 @@ class SlicesConfig:
         for name in needed:
             if not getattr(self, name):
                 raise ValueError(f"source {self.source!r} needs images.{name}")
+        if self.label_masks and not needed:
+            raise ValueError(f"images.label_masks is for the sources 'stack' and 'pairs', got {self.source!r}")
+        if self.label_masks and self.invert_masks:
+            raise ValueError("images.invert_masks is for masks of two values: label images have 0 on membranes")
         check_at_least(self, 1, "validation")
         check_at_least(self, 0, "validation_from", "test", "test_from", "pixel_size")
         if len(set(self.classes)) < len(self.classes):
@@ -148,6 +164,7 @@ class SegmentationConfig:
         optimization: how it learns
         loss: "cross-entropy" (the paper's); "balanced", where every class counts as much as any other, and "dice" are
             for rare classes
+        affinity_weight: factor on the loss of affinities, if the network has some
         steps: of an epoch
         seed: of the initial weights, the crops and dropout
         checkpoint_steps: write a checkpoint after this many steps, 0 for the end of each epoch only
@@ -167,13 +184,14 @@ class SegmentationConfig:
     seed: int = 0
     checkpoint_steps: int = 20
     tensorboard: bool = False
+    affinity_weight: float = 1.0
 
     def __post_init__(self) -> None:
         """Check that every number makes sense."""
         check_seed(self.seed)
         check_choice(self, "loss", LOSSES)
         check_at_least(self, 1, "steps")
-        check_at_least(self, 0, "checkpoint_steps")
+        check_at_least(self, 0, "checkpoint_steps", "affinity_weight")
 
 
 def from_version_1(values: dict[str, Any]) -> dict[str, Any]:

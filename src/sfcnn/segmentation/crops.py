@@ -1,4 +1,4 @@
-"""Random crops of image and mask together: turned, mirrored and bent, then padded by reflection (§4.2, App. C.2)."""
+"""Random crops of image and targets together: turned, mirrored and bent, then padded by reflection (§4.2, App. C.2)."""
 
 import math
 from collections.abc import Sequence
@@ -58,11 +58,12 @@ def random_crops(
     count: int,
     config: CropConfig,
     generator: torch.Generator,
+    labels: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Images (C, H, W), masks (H, W) → crops (count, C, S + 2M, S + 2M), masks (count, S, S), from one generator.
 
     S is `config.size` and M `config.margin`. The mask has no margin: a network crops it from its output. Masks hold
-    `classes` numbers 0, 1, …
+    `classes` numbers 0, 1, … With label images (H, W), the second result is masks and labels (count, 2, S, S).
     """
     size = config.size
     parts = []
@@ -71,19 +72,26 @@ def random_crops(
         row, column = (int(torch.randint(side - size + 1, (), generator=generator)) for side in masks[z].shape)
         window = slice(row, row + size), slice(column, column + size)
         shares = F.one_hot(masks[z][window], classes).movedim(-1, 0)  # (K, S, S)
-        part = torch.cat([images[z][:, *window], shares])
+        numbers = [] if labels is None else [labels[z][window][None]]  # float32, as the rest: exact up to 2²⁴
+        part = torch.cat([images[z][:, *window], shares, *numbers])
         turns, mirror = torch.randint(4, (2,), generator=generator).tolist()
         part = part.rot90(turns, (-2, -1)) if config.rotate else part
         parts.append(part.flip(-1) if config.reflect and mirror % 2 else part)
     crops = torch.stack(parts)
+    discrete = 0 if labels is None else 1
     if config.bend:
-        crops = bend(crops, config.bend, config.bend_scale, generator)
-    pictures, shares = crops[:, :-classes], crops[:, -classes:]
-    return F.pad(pictures, (config.margin,) * 4, mode="reflect"), shares.argmax(1)
+        crops = bend(crops, config.bend, config.bend_scale, generator, discrete=discrete)
+    pictures, shares, cells = crops.split([crops.shape[1] - classes - discrete, classes, discrete], dim=1)
+    found = shares.argmax(1)
+    targets = torch.cat([found[:, None], cells.long()], dim=1) if discrete else found
+    return F.pad(pictures, (config.margin,) * 4, mode="reflect"), targets
 
 
-def bend(maps: Tensor, pixels: float, scale: float, generator: torch.Generator) -> Tensor:
-    """Elastic deformation of maps (B, C, S, S): displacements of `pixels` on average that vary over `scale` pixels."""
+def bend(maps: Tensor, pixels: float, scale: float, generator: torch.Generator, *, discrete: int = 0) -> Tensor:
+    """Elastic deformation of maps (B, C, S, S): displacements of `pixels` on average that vary over `scale` pixels.
+
+    The last `discrete` channels get values of their nearest pixels, where others are interpolated.
+    """
     size = maps.shape[-1]
     noise = torch.rand(len(maps), 2, *maps.shape[-2:], generator=generator) * 2 - 1
     kernel = min(2 * math.ceil(3 * scale) + 1, 2 * (size // 2) - 1)
@@ -91,4 +99,12 @@ def bend(maps: Tensor, pixels: float, scale: float, generator: torch.Generator) 
     # displacements are in half sides of the map.
     deviation = 1 / (math.sqrt(3) * 2 * math.sqrt(math.pi) * scale)
     alpha = pixels * 2 / size / deviation
-    return elastic_transform2d(maps, noise, (kernel, kernel), (scale, scale), (alpha, alpha), padding_mode="reflection")
+    parts = {"bilinear": maps[:, : maps.shape[1] - discrete], "nearest": maps[:, maps.shape[1] - discrete :]}
+    bent = [
+        elastic_transform2d(
+            part, noise, (kernel, kernel), (scale, scale), (alpha, alpha), mode=mode, padding_mode="reflection"
+        )
+        for mode, part in parts.items()
+        if part.shape[1]
+    ]
+    return torch.cat(bent, dim=1)

@@ -19,6 +19,7 @@ from sfcnn.io.files import data_directory
 from sfcnn.io.pixelsize import read_pixel_size
 from sfcnn.io.stacks import TIFF, as_fraction, read_image, read_mask, read_stack
 from sfcnn.segmentation.config import SegmentationConfig, SlicesConfig
+from sfcnn.segmentation.labels import as_labels, cells_of_mask, membranes_of_cells
 from sfcnn.segmentation.synthetic import synthetic_membranes
 
 #: Endings of the files in a folder of pairs.
@@ -36,11 +37,20 @@ class Slices:
     masks: Sequence[Tensor]  #: each (H, W), int64: 0 for background, 1, 2, … for what is looked for
     classes: tuple[str, ...]  #: one name for what is looked for, or a name for each number
     pixel_size: float = 0.0  #: in micrometres, 0 if it is not known
+    labels: Sequence[Tensor] = ()  #: label images as they were read, each (H, W), int64; empty if masks were read
 
     @property
     def channels(self) -> int:
         """1 for grey images, 3 for RGB."""
         return self.images[0].shape[0]
+
+    def cells(self, index: int) -> Tensor:
+        """The label image (H, W) of an image, 0 on membranes: as it was read, or the components between membranes."""
+        if self.labels:
+            return self.labels[index]
+        if len(self.classes) != 1:
+            raise ValueError(f"affinities need masks of one class, the membranes of cells, got {list(self.classes)}")
+        return cells_of_mask(self.masks[index])
 
 
 def load_slices(config: SlicesConfig, data: Path | None = None) -> Slices:
@@ -136,12 +146,19 @@ def _slices(
     pixel_size: float,
 ) -> Slices:
     channels = config.channels or max(3 if image.ndim == 3 else 1 for image in images)
+    tensors = [torch.from_numpy(as_channels(image, channels)) for image in images]
+    if config.label_masks:
+        labels = [as_labels(mask, source) for mask in masks]
+        membranes = [torch.from_numpy(membranes_of_cells(image)) for image in labels]
+        classes = config.classes or ("membranes",)
+        if len(classes) != 1:
+            raise ValueError(f"images.classes must name one class, what label images have as 0, got {list(classes)}")
+        return Slices(name, tensors, membranes, classes, pixel_size, [torch.from_numpy(image) for image in labels])
     numbers = as_classes(masks, source, invert=config.invert_masks)
     found = max(int(mask.max()) for mask in numbers)
     classes = config.classes or (("foreground",) if found < 2 else tuple(map(str, range(found + 1))))
     if found >= max(len(classes), 2):
         raise ValueError(f"{source} has the classes 0 … {found}, but images.classes has {len(classes)} names")
-    tensors = [torch.from_numpy(as_channels(image, channels)) for image in images]
     return Slices(name, tensors, [torch.from_numpy(mask) for mask in numbers], classes, pixel_size)
 
 

@@ -9,6 +9,10 @@ the training set,
 
 A network that looks for one thing has one logit, that of class 1. With smoothing s the truth of the cross-entropy is
 (1 − s) t_k + s / K.
+
+For pairs of pixels, q the probability that they are in different cells and u ∈ {0, 1} the truth, the loss is
+
+    affinities      1 − mean_d 2 Σ q u / Σ (q + u) + ½ cross-entropy     over valid pairs, d the radii
 """
 
 import torch
@@ -71,3 +75,17 @@ def dice(shares: Tensor, truth: Tensor) -> Tensor:
     both = (shares * truth).sum((2, 3))[:, 1:]
     either = (shares + truth).sum((2, 3))[:, 1:]
     return ((2 * both + 1) / (either + 1)).mean(1)
+
+
+def affinity_loss(logits: Tensor, same: Tensor, valid: Tensor) -> Tensor:
+    """Dice of pairs in different cells and half the cross-entropy, over the valid pairs: (B, D, Λ, H, W) each → (B,).
+
+    Logits are those of being in the same cell. A radius without valid pairs adds nothing.
+    """
+    logits, weight, truth = logits.float(), valid.to(torch.float32), (~same).to(torch.float32)
+    pairs = weight.sum((1, 2, 3, 4)).clamp_min(1)
+    entropy = (weight * F.binary_cross_entropy_with_logits(-logits, truth, reduction="none")).sum((1, 2, 3, 4)) / pairs
+    different = torch.sigmoid(-logits)
+    both = (weight * different * truth).sum((2, 3, 4))  # (B, D)
+    either = (weight * (different + truth)).sum((2, 3, 4))
+    return 1 - ((2 * both + 1) / (either + 1)).mean(1) + entropy / 2

@@ -7,6 +7,8 @@ from sfcnn.models import membrane_unet, membrane_unet_cnn
 from sfcnn.models.unet import UNet
 from sfcnn.segmentation.config import SegmentationConfig
 
+_RAREST = 1e-3  # share of pairs below which they begin as if they were as many
+
 
 def build_network(config: SegmentationConfig) -> UNet:
     """The network of resolved settings, which crops the margin of crops from each side of its output.
@@ -26,6 +28,7 @@ def build_network(config: SegmentationConfig) -> UNet:
         "crop": config.crops.margin,
         "readout": model.readout,
         "reflections": model.reflections,
+        "affinities": len(model.affinities),
     }
     if model.kind == "steerable":
         options = {"basis": model.basis, "init": model.init, "engine": model.engine}
@@ -40,4 +43,16 @@ def start_at_prior(net: UNet, logits: Tensor) -> UNet:
     assert last.bias is not None
     with torch.no_grad():
         last.bias.copy_(logits)
+    return net
+
+
+def start_affinities_at_prior(net: UNet, shares: Tensor) -> UNet:
+    """Let affinities begin at the share (D,) of pairs that are in the same cell, for each radius."""
+    head = net.affinity_head
+    assert head is not None
+    bias = head.layers[-1].bias  # (D,), or (D·Λ,) in a plain network
+    assert isinstance(bias, Tensor)
+    logits = torch.logit(shares, eps=_RAREST)
+    with torch.no_grad():
+        bias.copy_(logits.repeat_interleave(len(bias) // len(logits)))
     return net

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,15 +14,25 @@ from torch import Tensor
 from sfcnn.devices import choose_device
 from sfcnn.io.runs import load_best, read_task
 from sfcnn.io.settings import make_settings
+from sfcnn.models.affinity_head import split_affinities
 from sfcnn.models.unet import UNet
+from sfcnn.segmentation.affinities import Offsets, average_pairs
 from sfcnn.segmentation.config import SegmentationConfig, from_version_1
 from sfcnn.segmentation.crops import standardize
 from sfcnn.segmentation.data import as_channels
 from sfcnn.segmentation.network import build_network
+from sfcnn.segmentation.offsets import oriented_offsets
 from sfcnn.segmentation.tiles import coarsest_pixel, predict_image
 
 _SAME_SIZE = 0.02  # pixels whose sizes differ by less than this part are taken as they are
 _MOST_SCALE = 16.0  # by which an image is made larger or smaller; more is a wrong unit
+
+
+class AffinityPrediction(NamedTuple):
+    """What `Segmenter.predict_affinities` returns."""
+
+    probabilities: NDArray[np.float32]  #: (H, W), or (K, H, W) for several classes
+    affinities: NDArray[np.float32]  #: (D, Λ, H, W), probabilities that a pixel and the one a step away are in one cell
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,52 @@ class Segmenter:
             answer = resize(answer, maps.shape[-2:])
             found.append(answer[0].numpy() if len(answer) == 1 else answer.numpy())
         return np.stack(found) if array.ndim - colours == 3 else found[0]
+
+    @property
+    def offsets(self) -> Offsets:
+        """The steps (D, Λ, 2) of the network's affinities, in rows and columns."""
+        if not self.config.model.affinities:
+            raise ValueError(
+                f"{self.directory} has no affinities: train a network with --model.affinities '[1,3,9,27]'"
+            )
+        return oriented_offsets(self.config.model.affinities, self.config.model.orientations)
+
+    def predict_affinities(
+        self,
+        image: ArrayLike,
+        *,
+        invert: bool = False,
+        average: str = "none",
+        tile: int | None = None,
+        halo: int | None = None,
+        progress: Callable[[float], None] = lambda done: None,
+    ) -> AffinityPrediction:
+        """Probabilities and affinities of one image (H, W), or of an RGB image (H, W, 3).
+
+        Both ends of a pair have the same affinity, the mean of what they say, if Λ is even. Steps count pixels of the
+        training's size, so that images are not rescaled here. Pairs that leave the image have values without meaning.
+
+        Args are those of `predict`.
+        """
+        offsets = self.offsets
+        array = np.asarray(image, dtype=np.float32)
+        colours = self.channels == 3 and array.shape[2:] == (3,)
+        if array.ndim - colours != 2 or not array.size:
+            expected = "(H, W)" + (" or (H, W, 3)" if self.channels == 3 else "")
+            raise ValueError(f"expected an image {expected}, got shape {array.shape}")
+        maps = predict_image(
+            self.network,
+            self._prepare(torch.from_numpy(as_channels(1 - array if invert else array, self.channels))),
+            average=average,
+            tile=tile,
+            margin=self.config.crops.margin,
+            halo=halo,
+            affinities=True,
+            progress=progress,
+        )
+        classes, affinities = split_affinities(maps, *offsets.shape[:2])
+        found = classes[0] if len(classes) == 1 else classes
+        return AffinityPrediction(found.numpy(), average_pairs(affinities, offsets).numpy())
 
     def scale(self, pixel_size: float) -> float:
         """The factor on an image's sides that gives its pixels the size of the training's; 1 if one is not known."""

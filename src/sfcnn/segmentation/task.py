@@ -1,24 +1,39 @@
 """The task of the paper's §4.2: tell the class of every pixel."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sfcnn.models.padding import pad_by_reflection
+from sfcnn.models.affinity_head import split_affinities
+from sfcnn.models.padding import margins, pad_by_reflection
 from sfcnn.randomness import seeded_generator
+from sfcnn.segmentation.affinities import Offsets, affinity_targets, same_shares
 from sfcnn.segmentation.config import SegmentationConfig
 from sfcnn.segmentation.crops import CropConfig, random_crops, standardize
 from sfcnn.segmentation.data import Slices, load_slices, resolve
-from sfcnn.segmentation.losses import class_weights, pixel_loss, prior_logits
-from sfcnn.segmentation.network import build_network, start_at_prior
+from sfcnn.segmentation.losses import affinity_loss, class_weights, pixel_loss, prior_logits
+from sfcnn.segmentation.network import build_network, start_affinities_at_prior, start_at_prior
+from sfcnn.segmentation.offsets import oriented_offsets
 from sfcnn.train.run import Job, RunResult, train_run
 from sfcnn.train.task import Outcome, Share
 
 #: Images (C, H, W) and their masks (H, W).
 Labelled = tuple[Sequence[Tensor], Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """Affinities beside the classes of pixels."""
+
+    offsets: Offsets  #: (D, Λ, 2), of the network's affinities
+    train: Sequence[Tensor]  #: label images (H, W) of the images to train on
+    held_out: Sequence[Tensor]  #: and of those that choose the epoch
+    weight: float = 1.0  #: of the affinities in the loss
 
 
 class SegmentationTask:
@@ -33,6 +48,7 @@ class SegmentationTask:
         steps: of an epoch.
         seed: of the crops.
         label_smoothing: of the loss in training, see `OptimizationConfig`.
+        pairs: what affinities learn, for networks that have some; targets are then masks and label images (B, 2, S, S).
     """
 
     def __init__(
@@ -47,6 +63,7 @@ class SegmentationTask:
         steps: int,
         seed: int,
         label_smoothing: float = 0.0,
+        pairs: PairTask | None = None,
     ) -> None:
         self.train, self.held_out = (_large_enough(part, crops.size) for part in (train, held_out))
         self.train_images, self.validation_images = len(train[0]), len(held_out[0])
@@ -55,32 +72,47 @@ class SegmentationTask:
         self.label_smoothing = label_smoothing
         self.frequencies = class_frequencies(train[1], classes)
         self.weights = class_weights(loss, self.frequencies)
+        self.pairs = pairs
+        self.labels, self.held_out_labels = None, None
+        if pairs:
+            self.labels = _labels_like(pairs.train, train[1], crops.size)
+            self.held_out_labels = _labels_like(pairs.held_out, held_out[1], crops.size)
 
     def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
-        """Crops (B, C, S + 2M, S + 2M) and their masks (B, S, S)."""
+        """Crops (B, C, S + 2M, S + 2M) and their masks (B, S, S), or masks and label images (B, 2, S, S)."""
         if self.batch_size % share.processes:
             raise ValueError(f"a batch of {self.batch_size} crops cannot be shared by {share.processes} processes")
         generator = seeded_generator(self.seed, epoch, step)
-        inputs, targets = random_crops(*self.train, self.classes, self.batch_size, self.crops, generator)
+        images, masks = self.train
+        inputs, targets = random_crops(images, masks, self.classes, self.batch_size, self.crops, generator, self.labels)
         mine = slice(share.rank, None, share.processes)
         return inputs[mine], targets[mine]
 
     def outcome(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> Outcome:
         """Loss and part of wrong pixels, each the sum over crops."""
         smoothing = self.label_smoothing if net.training else 0.0
-        losses, mistakes = pixel_loss(self.loss, net(inputs), targets, self.weights, smoothing)
+        if not self.pairs:
+            losses, mistakes = pixel_loss(self.loss, net(inputs), targets, self.weights, smoothing)
+            return Outcome(losses.sum(), mistakes.sum(), len(inputs))
+        offsets = self.pairs.offsets
+        logits, affinities = split_affinities(net(inputs, affinities=True), *offsets.shape[:2])
+        losses, mistakes = pixel_loss(self.loss, logits, targets[:, 0], self.weights, smoothing)
+        losses = losses + self.pairs.weight * affinity_loss(affinities, *affinity_targets(targets[:, 1], offsets))
         return Outcome(losses.sum(), mistakes.sum(), len(inputs))
 
     def validation(self, share: Share) -> list[tuple[Tensor, Tensor]]:
         """The images held out, cut into crops side by side as far as whole ones fit, with the training's margins."""
         size, margin = self.crops.size, self.crops.margin
         pieces = []
-        for image, mask in zip(*self.held_out, strict=True):
+        images, targets = self.held_out
+        if self.held_out_labels:
+            targets = [torch.stack(both) for both in zip(targets, self.held_out_labels, strict=True)]
+        for image, target in zip(images, targets, strict=True):
             padded = pad_by_reflection(image, margin, 1)
-            for row in range(0, mask.shape[0] - size + 1, size):
-                for column in range(0, mask.shape[1] - size + 1, size):
+            for row in range(0, target.shape[-2] - size + 1, size):
+                for column in range(0, target.shape[-1] - size + 1, size):
                     window = padded[:, row : row + size + 2 * margin, column : column + size + 2 * margin]
-                    pieces.append((window[None], mask[None, row : row + size, column : column + size]))
+                    pieces.append((window[None], target[None, ..., row : row + size, column : column + size]))
         return pieces[share.rank :: share.processes]
 
 
@@ -95,12 +127,24 @@ def _large_enough(labelled: Labelled, size: int) -> Labelled:
     return [_continued(image, size) for image in images], [_continued(mask, size) for mask in masks]
 
 
-def _continued(maps: Tensor, size: int) -> Tensor:
+def _continued(maps: Tensor, size: int, unknown: int | None = None) -> Tensor:
+    """Maps that are smaller than `size`, continued by reflection, or by a value of their own."""
     height, width = maps.shape[-2:]
     if min(height, width) >= size:
         return maps
-    whole = pad_by_reflection(maps, (max(size - min(height, width), 0) + 1) // 2, 1)
+    margin = (max(size - min(height, width), 0) + 1) // 2
+    if unknown is None:
+        whole = pad_by_reflection(maps, margin, 1)
+    else:
+        whole = F.pad(maps, (*margins(width, margin, 1), *margins(height, margin, 1)), value=unknown)
     return whole[..., : max(size, height), : max(size, width)]
+
+
+def _labels_like(labels: Sequence[Tensor], masks: Sequence[Tensor], size: int) -> list[Tensor]:
+    """Label images, continued as far as `_large_enough` continues masks, by −1: a reflection has cells of its own."""
+    if [image.shape for image in labels] != [mask.shape for mask in masks]:
+        raise ValueError("expected a label image for each mask, as large as the mask")
+    return [_continued(image, size, unknown=-1) for image in labels]
 
 
 def class_frequencies(masks: Sequence[Tensor], classes: int) -> Tensor:
@@ -118,6 +162,11 @@ def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
         prepared = [standardize(image) if config.images.standardize else image for image in images]
         return prepared, [slices.masks[index] for index in indices]
 
+    pairs = None
+    if config.model.affinities:
+        offsets = oriented_offsets(config.model.affinities, config.model.orientations)
+        known, chosen_by = ([slices.cells(index) for index in indices] for indices in (train, held_out))
+        pairs = PairTask(offsets, known, chosen_by, config.affinity_weight)
     return SegmentationTask(
         part(train),
         part(held_out),
@@ -128,6 +177,7 @@ def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
         steps=config.steps,
         seed=config.seed,
         label_smoothing=config.optimization.label_smoothing,
+        pairs=pairs,
     )
 
 
@@ -140,9 +190,14 @@ def train(config: SegmentationConfig, directory: Path | str, *, data: Path | Non
     slices = load_slices(config.images, data)
     config = resolve(config, slices)
     task = make_task(config, slices)
+
+    def build() -> nn.Module:
+        net = start_at_prior(build_network(config), prior_logits(config.loss, task.frequencies))
+        return start_affinities_at_prior(net, same_shares(task.pairs.train, task.pairs.offsets)) if task.pairs else net
+
     job = Job(
         config,
-        build=lambda: start_at_prior(build_network(config), prior_logits(config.loss, task.frequencies)),
+        build=build,
         make_task=lambda: task,
         dataset=slices.name,
     )

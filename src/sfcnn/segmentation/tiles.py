@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from sfcnn.models.affinity_head import split_affinities
 from sfcnn.models.padding import margins, pad_by_reflection
 from sfcnn.models.unet import UNet
 from sfcnn.nn import GroupConv2d, LiftConv2d
+from sfcnn.segmentation.affinities import turn_affinities
 
 #: Views of an image whose predictions can be averaged: each is (quarter turns, mirrored).
 AVERAGES: dict[str, tuple[tuple[int, bool], ...]] = {
@@ -51,7 +53,11 @@ def receptive_radius(net: UNet) -> int:
         2**level * (_radius(decode) + _radius(merge))
         for level, decode, merge in zip(reversed(levels[:-1]), net.decoder, net.merge, strict=True)
     )
-    return down + up + _radius(net.head) + 2 * (coarsest_pixel(net) - 1)
+    return down + up + max(map(_radius, _heads(net))) + 2 * (coarsest_pixel(net) - 1)
+
+
+def _heads(net: UNet) -> list[nn.Module]:
+    return [net.head] if net.affinity_head is None else [net.head, net.affinity_head]
 
 
 #: Bytes for one window, unless said otherwise.
@@ -73,7 +79,8 @@ def largest_tile(net: UNet, memory: float = MEMORY, halo: int | None = None) -> 
     reach = receptive_radius(net) if halo is None else halo
     first = next(part for part in net.encoder[0].modules() if isinstance(part, LiftConv2d | nn.Conv2d))
     maps = first.out_channels * (first.orientations if isinstance(first, LiftConv2d) else 1)
-    wide = [part.out_channels * part.orientations for part in net.head.modules() if isinstance(part, GroupConv2d)]
+    layers = (part for head in _heads(net) for part in head.modules())
+    wide = [part.out_channels * part.orientations for part in layers if isinstance(part, GroupConv2d)]
     held = max(_MAPS * maps, _READOUT_MAPS * max(wide, default=0))
     window = math.isqrt(int(memory / (held * 4)))
     return max(window - 2 * reach, _SMALLEST)
@@ -98,6 +105,24 @@ def probabilities(logits: Tensor) -> Tensor:
     return logits.sigmoid() if len(logits) == 1 else logits.softmax(0)
 
 
+def _all_probabilities(net: UNet, maps: Tensor) -> Tensor:
+    """Those of classes and affinities, (K + D·Λ, H, W) → the same shape."""
+    assert net.affinity_head is not None
+    logits, affinities = split_affinities(maps, net.affinity_head.radii, net.affinity_head.orientations)
+    return torch.cat([probabilities(logits), affinities.sigmoid().flatten(0, 1)])
+
+
+def _undo(net: UNet, maps: Tensor, turns: int, mirrored: bool, affinities: bool) -> Tensor:
+    """What was found on an image that was turned and then mirrored, as of the image itself."""
+    if affinities:
+        assert net.affinity_head is not None
+        classes, pairs = split_affinities(maps, net.affinity_head.radii, net.affinity_head.orientations)
+        pairs = turn_affinities(pairs, -turns, mirrored=mirrored)
+        return torch.cat([_undo(net, classes, turns, mirrored, False), pairs.flatten(0, 1)])
+    maps = maps.flip(-1) if mirrored else maps
+    return maps.rot90(-turns, (-2, -1))
+
+
 @torch.inference_mode()
 def predict_tiles(
     net: UNet,
@@ -106,6 +131,7 @@ def predict_tiles(
     tile: int | None = None,
     margin: int = 0,
     halo: int | None = None,
+    affinities: bool = False,
     progress: Callable[[float], None] = lambda done: None,
 ) -> Tensor:
     """Probabilities (1 or K, H, W) of an image (C, H, W), on the CPU: of one class by a sigmoid, of several by softmax.
@@ -116,6 +142,7 @@ def predict_tiles(
         tile: side of a tile; its window is larger by twice the halo. By default `largest_tile`.
         margin: what the network crops from each side; the image is reflected there.
         halo: how far a window reaches beyond its tile; by default `receptive_radius`, with which tiles do not matter.
+        affinities: also the affinities, after the classes: (K + D·Λ, H, W).
         progress: called with the part that is done.
     """
     if image.dim() != 3:
@@ -133,8 +160,8 @@ def predict_tiles(
     for number, spans in enumerate(tiles, start=1):
         places = [_window(*pair, unit, margin, reach) for pair in zip(spans, (height, width), strict=True)]
         window, inside = ((slice(None), *slices) for slices in zip(*places, strict=True))
-        logits = net(padded[window].unsqueeze(0).to(like))[0]
-        part = probabilities(logits[inside].float()).cpu()
+        maps = net(padded[window].unsqueeze(0).to(like), affinities)[0][inside].float()
+        part = (_all_probabilities(net, maps) if affinities else probabilities(maps)).cpu()
         if whole is None:
             whole = torch.empty(len(part), height, width)
         whole[(slice(None), *(slice(*span) for span in spans))] = part
@@ -151,6 +178,7 @@ def predict_image(
     tile: int | None = None,
     margin: int = 0,
     halo: int | None = None,
+    affinities: bool = False,
     progress: Callable[[float], None] = lambda done: None,
 ) -> Tensor:
     """`predict_tiles`, averaged over the views of the image that `average` names: "none", "rotations" or "all"."""
@@ -167,8 +195,8 @@ def predict_image(
             tile=tile,
             margin=margin,
             halo=halo,
+            affinities=affinities,
             progress=lambda done, number=number: progress((number + done) / len(views)),  # type: ignore[misc]
         )
-        answer = answer.flip(-1) if mirrored else answer
-        total = total + answer.rot90(-turns, (-2, -1))
+        total = total + _undo(net, answer, turns, mirrored, affinities)
     return total / len(views)

@@ -1,0 +1,110 @@
+"""Affinities of pairs of pixels, (…, D, Λ, H, W): what is true of them, both their ends, and how they turn.
+
+The entry (d, a) at pixel x stands for the pair of x and x + o_da, with the steps o of `oriented_offsets`. It is 1 if
+both are in the same cell,
+
+    t_da(x) = 1  ⇔  ℓ(x) = ℓ(x + o_da) > 0,
+
+where the label image ℓ has a number for each cell and 0 on membranes. Pixels with labels below 0 are not known. Pairs
+with an end that is not known or not in the image are not valid.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+#: Steps (D, Λ, 2) of `oriented_offsets`.
+Offsets = NDArray[np.int64]
+
+Window = tuple[slice, slice]
+
+
+def pair_windows(size: Sequence[int], step: Sequence[int]) -> tuple[Window, Window]:
+    """The part of an image (H, W) whose pixels have a partner a step away, and the part with these partners.
+
+    >>> pair_windows((5, 9), (-1, 3))
+    ((slice(1, 5, None), slice(0, 6, None)), (slice(0, 4, None), slice(3, 9, None)))
+    """
+    here, there = [], []
+    for side, along in zip(size, step, strict=True):
+        first, last = min(max(0, -along), side), max(min(side, side - along), 0)
+        here.append(slice(first, last) if first < last else slice(0, 0))
+        there.append(slice(first + along, last + along) if first < last else slice(0, 0))
+    return (here[0], here[1]), (there[0], there[1])
+
+
+class PairTargets(NamedTuple):
+    """What is true of pairs of pixels."""
+
+    same: Tensor  #: (…, D, Λ, H, W), bool: both are in the same cell
+    valid: Tensor  #: (…, D, Λ, H, W), bool: both are in the image, and known
+
+
+def affinity_targets(labels: Tensor, offsets: Offsets) -> PairTargets:
+    """Label images (…, H, W) → whether each pair is in the same cell, and whether that is known.
+
+    >>> same, valid = affinity_targets(torch.tensor([[1, 1, 0, 0, 2]]), np.array([[[0, 1], [0, -1]]]))
+    >>> same[0, 0, 0].tolist(), valid[0, 0, 0].tolist()
+    ([True, False, False, False, False], [True, True, True, True, False])
+    """
+    if labels.dim() < 2 or labels.is_floating_point():
+        raise ValueError(f"expected label images (…, H, W) of whole numbers, got {tuple(labels.shape)}, {labels.dtype}")
+    radii, orientations, _ = offsets.shape
+    *batch, height, width = labels.shape
+    same = torch.zeros(*batch, radii, orientations, height, width, dtype=torch.bool, device=labels.device)
+    valid = torch.zeros_like(same)
+    for d, a in np.ndindex(radii, orientations):
+        here, there = pair_windows((height, width), offsets[d, a].tolist())
+        mine, other = labels[..., *here], labels[..., *there]
+        same[..., d, a, *here] = (mine == other) & (mine > 0)
+        valid[..., d, a, *here] = (mine >= 0) & (other >= 0)
+    return PairTargets(same, valid)
+
+
+def same_shares(labels: Sequence[Tensor], offsets: Offsets) -> Tensor:
+    """The share of valid pairs in label images (H, W) that are in the same cell, of each radius: (D,), ½ if unknown."""
+    counts = torch.zeros(2, len(offsets))
+    for image in labels:
+        counts += torch.stack([part.sum((1, 2, 3)) for part in affinity_targets(image, offsets)])
+    return torch.where(counts[1] > 0, counts[0] / counts[1].clamp_min(1), 0.5)
+
+
+def average_pairs(affinities: Tensor, offsets: Offsets) -> Tensor:
+    """Give both ends of each pair the mean of what they say of it: (…, D, Λ, H, W) → the same shape.
+
+    The partner of (d, a) at x is (d, a + Λ/2) at x + o_da. With odd Λ there is none, and nothing changes; nor do pairs
+    that are not in the image.
+    """
+    radii, orientations, _ = offsets.shape
+    if affinities.shape[-4:-2] != (radii, orientations):
+        raise ValueError(f"expected affinities (…, {radii}, {orientations}, H, W), got {tuple(affinities.shape)}")
+    if orientations % 2:
+        return affinities
+    averaged = affinities.clone()
+    for d, a in np.ndindex(radii, orientations // 2):
+        here, there = pair_windows(affinities.shape[-2:], offsets[d, a].tolist())
+        back = a + orientations // 2
+        mean = (affinities[..., d, a, *here] + affinities[..., d, back, *there]) / 2
+        averaged[..., d, a, *here] = mean
+        averaged[..., d, back, *there] = mean
+    return averaged
+
+
+def turn_affinities(affinities: Tensor, turns: int, *, mirrored: bool = False) -> Tensor:
+    """Affinities (…, D, Λ, H, W) → those of the image mirrored left to right, if asked, and then turned by 90°·turns.
+
+    Values go to where their pixels go, and to the directions that theirs become: π − θ and θ + 90°·turns.
+    """
+    orientations = affinities.shape[-3]
+    if (turns * orientations) % 4 or (mirrored and orientations % 2):
+        what = "mirrored" if mirrored and orientations % 2 else f"turned by {90 * turns}°"
+        raise ValueError(
+            f"affinities in {orientations} directions cannot be {what}: choose a number of orientations divisible by 4"
+        )
+    if mirrored:  # a → Λ/2 − a
+        affinities = affinities.flip((-3, -1)).roll(orientations // 2 + 1, dims=-3)
+    return affinities.rot90(turns, (-2, -1)).roll(turns * orientations // 4, dims=-3)
