@@ -2,8 +2,9 @@
 
     python benchmarks/facts.py --out benchmarks/results/facts.json
 
-Building is timed by the processor's clock in one process, the least and the greatest of the repeats after one that is not
-counted. Quarter turns are those by 90°, 180° and 270° of random images, and the error is the greatest of `equivariance_error`.
+Building is timed by the processor's clock in one process, the least and the greatest of the repeats after one that is
+not counted. Quarter turns are those by 90°, 180° and 270° of random images, and the error is the greatest of
+`equivariance_error`.
 """
 
 import argparse

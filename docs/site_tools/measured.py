@@ -4,9 +4,10 @@ A number in a page stands between two comments, which nobody sees in the rendere
 
     a training step is <!-- n: speed.mnist_benchmark.train.ratio .1f -->9.2<!-- /n --> times as fast
 
-The first word is the number's name, the second its format (Python's; `,` if there is none). Names are made by the functions of
-`SOURCES` below, one for each file. `python docs/site_tools/results.py` fills in the pages of the repository; the site does the same
-when it is built and drops the comments. No line may begin with such a comment: Markdown would take the line for HTML.
+The first word is the number's name, the second its format (Python's; `,` if there is none). Names are made by the
+functions of `SOURCES` below, one for each file. `python docs/site_tools/results.py` fills in the pages of the
+repository; the site does the same when it is built and drops the comments. No line may begin with such a comment:
+Markdown would take the line for HTML.
 """
 
 import contextlib
@@ -52,6 +53,9 @@ def speed() -> Values:
         by_engine = {r["engine"]: r for r in sections["mnist"] if (r["name"], r["mode"]) == (name, mode)}
         for engine, short in engines.items():
             values[f"{name}.{mode}.{short}"] = by_engine[engine]["median_ms_per_image"]
+            values[f"{name}.build.{short}"] = by_engine[engine][
+                "build_seconds"
+            ]  # of evaluation, the last, without Adam
         ratio = _ratio(by_engine["escnn"], by_engine["auto"])
         values |= _named(f"{name}.{mode}.ratio", ratio)
         ratios[mode].append(ratio[0])
@@ -232,7 +236,7 @@ def _border_values(runs: list[dict[str, Any]]) -> Values:
 
 
 def engines() -> Values:
-    """`python benchmarks/engines.py check`: on how many shapes `auto` is within 10 % of the fastest, and its worst choice."""
+    """`python benchmarks/engines.py check`: shapes on which `auto` is within 10 % of the fastest; its worst choice."""
     checking = importlib.util.spec_from_file_location("benchmarks_engines", ROOT / "benchmarks" / "engines.py")
     assert checking is not None
     assert checking.loader is not None
@@ -303,7 +307,7 @@ def importing() -> Values:
 
 
 def initialization() -> Values:
-    """`python benchmarks/initialization.py`: factors of the variance per layer, and of gradients with the paper's preset."""
+    """`python benchmarks/initialization.py`: factors of the variance per layer, and of gradients (paper's preset)."""
     records = [r for r in load("benchmarks/results/initialization.json")["records"] if not r["batch_norm"]]
     equal = [r for r in records if r["scheme"] == "equal shares"]
     found = {"he": [r["per_layer"] for r in records if r["scheme"] == "he"]}

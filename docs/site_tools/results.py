@@ -1,8 +1,9 @@
 """Measured tables and numbers in README and docs, made from the JSON files that the experiments and benchmarks wrote.
 
-A table stands between two comments, `<!-- results: NAME -->` and `<!-- end of results -->`, a number in a sentence between two
-others (`site_tools.measured`). The site makes them anew whenever it is built; `python docs/site_tools/results.py` does the same
-for the pages in the repository, and tests/test_docs.py notices if it was not done.
+A table stands between two comments, `<!-- results: NAME -->` and `<!-- end of results -->`, a number in a sentence
+between two others (`site_tools.measured`). The site makes them anew whenever it is built; `python
+docs/site_tools/results.py` does the same for the pages in the repository, and tests/test_docs.py notices if it was not
+done.
 """
 
 import re
