@@ -21,6 +21,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[2]
 
 _NUMBER = re.compile(r"(<!-- n: (\S+)(?: (\S+))? -->)(.*?)(<!-- /n -->)", re.DOTALL)
@@ -73,10 +75,42 @@ def speed() -> Values:
     for twin in ("channels", "parameters", "effective-channels"):
         other = plain[f"plain-{twin}"]
         values[f"plain.{twin}.time"] = plain["auto"]["median_seconds"] / other["median_seconds"]
+        values[f"plain.{twin}.parameters"] = other["parameters"] / plain["auto"]["parameters"]
         values[f"plain.{twin}.memory"] = plain["auto"]["step_bytes"] / other["step_bytes"]
+    sizes = {(r["size"], r["engine"]): r["median_seconds"] for r in sections["size"]}
+    sides = {size for size, _ in sizes}
+    values |= {"sizes": len(sides), "sizes.direct": sum(sizes[n, "direct"] < sizes[n, "atomic"] for n in sides)}
     pairs = zip(sections["reflections"][::2], sections["reflections"][1::2], strict=True)
     mirrored = [with_["median_seconds"] / without["median_seconds"] for with_, without in pairs]
     return values | {"reflections.least": min(mirrored), "reflections.greatest": max(mirrored)}
+
+
+def cost() -> Values:
+    """Hours that the full-size experiments would take on two CPU cores, images times time; minutes of benchmarks."""
+    hours = {}
+    for name in ("benchmark", "orientations", "generalization"):
+        hours[name] = _training_hours(_config(name))
+    settings = _config("isbi")
+    steps = settings["train"]["optimization"]["epochs"] * 100  # of an epoch, the default
+    hours["isbi"] = len(settings["folds"]) * steps * value("speed.unet.sfcnn") / 3600
+    sections = load("benchmarks/results/speed.json")["sections"]
+    minutes = {f"bench_{name}": sections[name]["took_seconds"] / 60 for name in ("size", "plain")}
+    minutes["initialization"] = load("benchmarks/results/initialization.json")["seconds"] / 60
+    return hours | minutes
+
+
+def _config(name: str) -> Any:
+    return yaml.safe_load((ROOT / "src/sfcnn/experiments/configs" / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def _training_hours(settings: dict[str, Any]) -> float:
+    """Of all steerable networks of an experiment on digits; the time of a step grows with Λ."""
+    train = settings["train"]
+    runs = len(settings["seeds"]) * len(settings.get("variants", settings.get("augmentations", [0])))
+    digits = sum(settings.get("train_images", [12_000 if train["images"].get("join_validation") else 10_000]))
+    orientations = sum(settings.get("orientations", [train["model"].get("orientations", 16)]))
+    step = value(f"speed.mnist_{train['model']['network']}.train.sfcnn")
+    return runs * digits * orientations / 16 * train["optimization"]["epochs"] * step / 3.6e6
 
 
 def facts() -> Values:
@@ -310,7 +344,7 @@ def initialization() -> Values:
     """`python benchmarks/initialization.py`: factors of the variance per layer, and of gradients (paper's preset)."""
     records = [r for r in load("benchmarks/results/initialization.json")["records"] if not r["batch_norm"]]
     equal = [r for r in records if r["scheme"] == "equal shares"]
-    found = {"he": [r["per_layer"] for r in records if r["scheme"] == "he"]}
+    found = {name: [r["per_layer"] for r in records if r["scheme"] == name] for name in ("he", "coeff")}
     for padding in ("zeros", "circular"):
         found[f"equal.{padding}"] = [r["settled_per_layer"] for r in equal if r["padding_mode"] == padding]
     for scheme, short in (("equal shares", "equal"), ("coeff", "coeff")):
@@ -323,6 +357,7 @@ def initialization() -> Values:
 SOURCES: dict[str, Callable[[], Values]] = {
     "speed": speed,
     "facts": facts,
+    "cost": cost,
     "demo": lambda: _by_angle("demo"),
     "generalization": lambda: _by_angle("generalization"),
     "orientations": lambda: _by_orientations("orientations"),
