@@ -53,6 +53,7 @@ def saved_bytes(network: nn.Module) -> int:
 def quarter_turns(name: str, dtype: torch.dtype) -> float:
     """The greatest relative error of a network with Λ = 8 and random weights."""
     torch.manual_seed(0)
+    network: nn.Module
     if name == "membrane_unet":
         network, images = membrane_unet(8, channels=4, levels=3), torch.rand(1, 1, 64, 64)
     else:

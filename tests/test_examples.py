@@ -98,7 +98,7 @@ def has_a_test_of_its_own(words: list[str]) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each `sfcnn …` line, one after the other, beside a folder with a picture of a digit, or with what the page names."""
+    """Each `sfcnn …` line, one after the other, beside a picture of a digit or the images that the page names."""
     monkeypatch.chdir(tmp_path)
     Path("my-digits").mkdir()
     Image.fromarray((255 * load_digits().images[0, 0]).byte().numpy()).save("my-digits/one.png")
