@@ -5,6 +5,7 @@ Pages say by a comment where something is to be put that is made from code:
     <!-- commands -->    the help of every command
     <!-- examples -->    every file of examples/
     <!-- results: … -->  tables of results, see site_tools/results.py
+    <!-- n: … -->        a measured number, see site_tools/measured.py
 """
 
 import ast
@@ -16,7 +17,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from site_tools import commands, links, results
+from site_tools import commands, links, measured, results
 from site_tools.links import DOCS, ROOT
 
 log = logging.getLogger("mkdocs.hooks.sfcnn")
@@ -117,7 +118,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Put in what is made from code, and make the page's links and lists those of the site."""
     if page.file.generated_by:
         return markdown
-    text = links.indent_lists(results.refresh(markdown))
+    text = links.indent_lists(measured.plain(results.refresh(markdown)))
     text = links.rewrite(text, DOCS / page.file.src_uri, page.file.src_uri)
     parts = {"commands": commands.reference, "examples": examples_text}
     for name, make in parts.items():

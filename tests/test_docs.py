@@ -82,7 +82,9 @@ def test_the_build_sees_warnings() -> None:
 def test_results_are_those_of_the_recorded_files() -> None:
     """If this fails: python docs/site_tools/results.py."""
     results = load("site_tools.results")
-    assert results.refresh(text("results.md")) == text("results.md")
+    for page in results.PAGES:
+        found = page.read_text(encoding="utf-8")
+        assert results.refresh(found) == found, page.name
     recorded = {path.stem for path in (ROOT / "results").glob("*.json") if '"table"' in path.read_text()}
     assert recorded <= set(results.names(text("results.md")))
 
@@ -92,6 +94,52 @@ def test_a_changed_result_is_noticed() -> None:
     stale = text("results.md").replace(" ± ", " ± 1", 1)
     assert stale != text("results.md")
     assert results.refresh(stale) == text("results.md")
+    stale = re.sub(r"(<!-- n: \S+ \S+ -->)(\d)", r"\g<1>1\2", text("performance.md"), count=1)
+    assert stale != text("performance.md")
+    assert results.refresh(stale) == text("performance.md")
+
+
+def test_numbers_that_were_not_measured_are_refused() -> None:
+    measured = load("site_tools.measured")
+    with pytest.raises(ValueError, match="no source 'speeds'; there are speed, "):
+        measured.value("speeds.train.least")
+    with pytest.raises(ValueError, match="speed has mnist_benchmark"):
+        measured.fill("<!-- n: speed.gpu -->1000<!-- /n -->")
+
+
+def test_no_line_begins_with_a_comment_around_a_number() -> None:
+    """Markdown would take such a line for HTML."""
+    for page in load("site_tools.results").PAGES:
+        assert not re.search(r"^\s*(?:[-*] )?<!-- n:", page.read_text(encoding="utf-8"), re.MULTILINE), page.name
+
+
+#: Times, sizes and scores as they are written in sentences.
+MEASURED = re.compile(
+    r"(?<![\w.=-])\d[\d.,]*\s?(?:ms|s|%|GB|MB|×|times|minutes|hours)(?![\w×])|\b0\.\d{3,}\b|\d\.\d+ ± "
+)
+#: Settings, bounds, and what others have reported: every other number of this kind comes from a file.
+NOT_MEASURED = {
+    "choosing": {"0.489", "0.231", "0.189", "0.086", "0.051", "0.029"},  # tests/test_examples.py compares them
+    "asks": {"30 minutes", "16 s", "4 times", "10 times", "733 MB", "20 s"},
+    "export": {"44 times", "2 GB"},
+    "initialization": {"5 %"},
+    "paper": {  # the paper's own numbers, and bounds
+        *("0.015", "16 times", "5 %", "29 %", "99 %", "99.3 %", "3.3 times"),
+        *("0.957", "0.025 %", "0.880", "0.029 %", "0.714", "0.022 %", "0.98680", "0.99144"),
+    },
+    "results": {"0.987", "0.991"},  # the paper's
+    "performance": {"10 %", "32 MB"},
+    "segmentation": {"2 GB", "0.001", "0.999"},
+    "training": {"0.015", "0.998", "4 %"},
+}
+
+
+@pytest.mark.parametrize("page", ["../README", *NOT_MEASURED, "equivariance", "faq", "guide", "index"])
+def test_measured_numbers_are_not_typed(page: str) -> None:
+    """Whoever measures a number writes it to a JSON file and names it: see docs/site_tools/measured.py."""
+    written = load("site_tools.results").without_tables(text(f"{page}.md"))
+    written = re.sub(r"^```.*?^```|`[^`\n]*`", "", written, flags=re.DOTALL | re.MULTILINE)
+    assert set(MEASURED.findall(written)) <= NOT_MEASURED.get(page, set())
 
 
 def asks() -> list[list[str]]:
@@ -150,7 +198,7 @@ def test_every_command_and_action_is_in_the_reference() -> None:
     assert str(Path.home()) not in reference
 
 
-@pytest.mark.parametrize("name", ["commands", "docstrings", "links", "results"])
+@pytest.mark.parametrize("name", ["commands", "docstrings", "links", "measured", "results", "tables"])
 def test_examples_in_docstrings_of_the_tools(name: str) -> None:
     assert doctest.testmod(load(f"site_tools.{name}")).failed == 0
 
@@ -167,6 +215,28 @@ def test_links_lead_to_what_the_site_has() -> None:
     assert links.rewrite(code, DOCS / "faq.md", "faq.md") == code
     nowhere = "[x](../nowhere.py) [y](https://example.org/a.md)"
     assert links.rewrite(nowhere, DOCS / "faq.md", "faq.md") == nowhere
+
+
+def test_badges_say_what_the_package_says() -> None:
+    """If this fails: python docs/site_tools/badges.py."""
+    found = load("site_tools.badges").badges()
+    assert len(found) == 3
+    for name, picture in found.items():
+        assert (DOCS / "figures" / name).read_text(encoding="utf-8") == picture
+        assert f"](docs/figures/{name})" in text("../README.md")
+
+
+def test_every_figure_and_table_of_the_paper_has_a_row() -> None:
+    rows = re.findall(r"^\| (.*?) \| (.*) \|$", text("paper.md").split("## Equations")[0], re.MULTILINE)
+    said = " ".join(first for first, _ in rows)
+    for number in range(1, 7):
+        assert re.search(rf"Figures?(?: \d,)* {number}\b|Figures? {number}\b", said), f"figure {number}"
+    for number in range(1, 4):
+        assert re.search(rf"Tables?(?: \d,)* {number}\b|Tables? {number}\b", said), f"table {number}"
+    for first, rest in rows[2:]:
+        cells = rest.split(" | ")
+        assert len(cells) == 5, first
+        assert all(cells), first
 
 
 def test_lists_are_indented_for_the_site() -> None:

@@ -83,6 +83,11 @@ def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pyt
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), names)
+    if page.stem == "choosing":  # its table is what the first block prints
+        (row,) = re.findall(r"^\| relative error \|(.*)\|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        found = names["found"]
+        assert isinstance(found, dict)
+        assert [float(cell) for cell in row.split("|")] == pytest.approx(list(found.values()), abs=5e-3)
 
 
 def has_a_test_of_its_own(words: list[str]) -> bool:
@@ -93,10 +98,12 @@ def has_a_test_of_its_own(words: list[str]) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each `sfcnn …` line, one after the other, beside a folder with a picture of a digit."""
+    """Each `sfcnn …` line, one after the other, beside a picture of a digit or the images that the page names."""
     monkeypatch.chdir(tmp_path)
     Path("my-digits").mkdir()
     Image.fromarray((255 * load_digits().images[0, 0]).byte().numpy()).save("my-digits/one.png")
+    if page.stem == "own-images":
+        example("draw_images")["main"]()
     text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
     for line in text.splitlines():
         words = shlex.split(line, comments=True)

@@ -30,7 +30,7 @@ from sfcnn.migration import load_r2conv, r2conv_basis
 
 pytestmark = WARNINGS
 
-PAGE = Path(__file__).parent.parent / "docs" / "migration.md"
+PAGE = Path(__file__).parent.parent / "docs" / "from-escnn.md"
 
 
 def space_of(orientations: int) -> Any:
@@ -328,7 +328,7 @@ def test_nothing_of_the_other_libraries_is_imported() -> None:
     }
 
 
-# What docs/migration.md says.
+# What docs/from-escnn.md says.
 
 
 def layer_pairs() -> dict[str, tuple[Any, nn.Module]]:

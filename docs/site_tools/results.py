@@ -1,36 +1,28 @@
-"""The tables of docs/results.md, made from the JSON files that the experiments and benchmarks wrote.
+"""Measured tables and numbers in README and docs, made from the JSON files that the experiments and benchmarks wrote.
 
-A table stands between two comments, `<!-- results: NAME -->` and `<!-- end of results -->`. The site makes it anew
-whenever it is built; `python docs/site_tools/results.py` does the same for the page in the repository, and
-tests/test_docs.py notices if it was not done.
+A table stands between two comments, `<!-- results: NAME -->` and `<!-- end of results -->`, a number in a sentence
+between two others (`site_tools.measured`). The site makes them anew whenever it is built; `python
+docs/site_tools/results.py` does the same for the pages in the repository, and tests/test_docs.py notices if it was not
+done.
 """
 
-import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[0:0] = [] if str(ROOT / "docs") in sys.path else [str(ROOT / "docs")]  # for the command
+
+from site_tools import measured, tables  # noqa: E402
+from site_tools.measured import load  # noqa: E402
+from site_tools.tables import markdown_table  # noqa: E402
+
+#: What may hold measured numbers.
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->).*?(<!-- end of results -->)", re.DOTALL)
-
-
-def load(path: str) -> Any:
-    """A JSON file of the repository."""
-    return json.loads((ROOT / path).read_text(encoding="utf-8"))
-
-
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows as a table.
-
-    >>> print(markdown_table(["a", "b"], [["1", "2"]]))
-    | a | b |
-    | --- | --- |
-    | 1 | 2 |
-    """
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _both(values: Iterable[Any]) -> str:
@@ -235,6 +227,7 @@ BENCHMARKS: dict[str, Callable[[], str]] = {
     "segmentation": segmentation,
     "importing": importing,
     "borders": borders,
+    **tables.TABLES,
 }
 
 
@@ -244,8 +237,8 @@ def render(name: str) -> str:
 
 
 def refresh(text: str) -> str:
-    """Make every table of a page anew."""
-    return _BLOCK.sub(lambda match: f"{match[1]}\n\n{render(match[2])}\n\n{match[3]}", text)
+    """Make every table and number of a page anew."""
+    return measured.fill(_BLOCK.sub(lambda match: f"{match[1]}\n\n{render(match[2])}\n\n{match[3]}", text))
 
 
 def names(text: str) -> list[str]:
@@ -253,6 +246,11 @@ def names(text: str) -> list[str]:
     return [match[2] for match in _BLOCK.finditer(text)]
 
 
+def without_tables(text: str) -> str:
+    """A page without what `refresh` puts into it, for those who look for numbers that were typed."""
+    return measured.without_numbers(_BLOCK.sub("", text))
+
+
 if __name__ == "__main__":
-    page = ROOT / "docs" / "results.md"
-    page.write_text(refresh(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(refresh(page.read_text(encoding="utf-8")), encoding="utf-8")

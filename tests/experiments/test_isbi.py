@@ -179,7 +179,7 @@ def test_the_recorded_table_is_that_of_the_recorded_runs() -> None:
 WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+@pytest.mark.parametrize("page", ["docs/results.md"])
 def test_the_text_states_steps_and_threads_of_the_recorded_runs(page: str) -> None:
     """Whatever number the paragraphs about this experiment give of steps or threads must be in the JSON file."""
     text = (ROOT / page).read_text(encoding="utf-8")

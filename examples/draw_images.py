@@ -1,0 +1,66 @@
+"""Images to try the commands on: three kinds of shapes in folders by class, and thin vessels with their masks.
+
+    my-images/{cross,ell,tee}/     upright shapes to train a classifier on
+    new-images/                    the same kinds of shapes at any angle, to classify
+    vessels/images, vessels/masks  bright curved lines on noise, to train a segmentation on
+    new-vessels/                   one more image of this kind
+
+docs/own-images.md goes through the commands. Nothing is drawn over files that exist.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+#: Strokes in a square of 32×32 pixels: left, top, right, bottom.
+SHAPES = {
+    "cross": [(14, 6, 17, 26), (6, 14, 26, 17)],
+    "ell": [(10, 6, 13, 26), (10, 23, 22, 26)],
+    "tee": [(6, 6, 26, 9), (14, 6, 17, 26)],
+}
+
+
+def shape(name: str, angle: float, generator: np.random.Generator) -> Image.Image:
+    """One shape of uneven brightness, turned counter-clockwise, with noise."""
+    image = Image.new("L", (32, 32), 30)
+    for stroke in SHAPES[name]:
+        ImageDraw.Draw(image).rectangle(stroke, fill=int(generator.integers(150, 230)))
+    turned = np.asarray(image.rotate(angle, Image.Resampling.BICUBIC, fillcolor=30), dtype=float)
+    return Image.fromarray((turned + generator.normal(0, 12, turned.shape)).clip(0, 255).astype(np.uint8))
+
+
+def vessels(size: int, generator: np.random.Generator) -> tuple[Image.Image, Image.Image]:
+    """An image and its mask."""
+    y, x = np.mgrid[:size, :size] / size
+    a, b, phase = generator.uniform(-8, 8, 3)
+    lines = np.abs(np.sin(a * x + b * y + 3 * x * y + phase)) < 0.25
+    image = np.clip(0.3 + 0.4 * lines + generator.normal(0, 0.1, lines.shape), 0, 1)
+    return Image.fromarray((255 * image).astype(np.uint8)), Image.fromarray(np.where(lines, 255, 0).astype(np.uint8))
+
+
+def save(image: Image.Image, path: Path) -> None:
+    """Write a new file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        image.save(file, "png")
+
+
+def main(folder: Path = Path(), count: int = 24) -> None:
+    """Draw all of it."""
+    generator = np.random.default_rng(0)
+    for name in SHAPES:
+        for number in range(count):
+            save(shape(name, 0, generator), folder / "my-images" / name / f"{number}.png")
+        for number in range(3):
+            angle = float(generator.uniform(0, 360))
+            save(shape(name, angle, generator), folder / "new-images" / f"{name}-{number}.png")
+    for number in range(6):
+        image, mask = vessels(64, generator)
+        save(image, folder / "vessels" / "images" / f"{number}.png")
+        save(mask, folder / "vessels" / "masks" / f"{number}.png")
+    save(vessels(96, generator)[0], folder / "new-vessels" / "0.png")
+
+
+if __name__ == "__main__":
+    main()
