@@ -103,6 +103,8 @@ def read_images(source: Source, *, colours: bool, check: Callable[[], None] = la
         colours: whether the network looks at colours; if so, grey is repeated, if not, only grey can be read.
         check: called before each image is read; it may raise.
     """
+    if 0 in source.shape:
+        raise ValueError(f"{source.name} has no pixels: its shape is {source.shape}")
     images = []
     for index in np.ndindex(*source.shape[:-2]):
         check()
@@ -127,8 +129,6 @@ def _opaque(image: NDArray[Any], source: Source, *, colours: bool) -> NDArray[An
 
 
 def _brightness(images: NDArray[Any], source: Source) -> NDArray[np.float32]:
-    if not images.size:
-        raise ValueError(f"{source.name} has no pixels: its shape is {source.shape}")
     if images.dtype == np.bool_:
         return images.astype(np.float32)
     if images.dtype.kind != "f":

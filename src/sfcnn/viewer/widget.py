@@ -37,7 +37,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
     """
 
     def __init__(self, napari_viewer: "Viewer") -> None:
-        super().__init__()
+        super().__init__(labels=False)
         self.viewer = napari_viewer
         self.worker: Any = None  # while there is work
         self.image = ComboBox(label="Image", choices=self._images, tooltip="the image layer to segment")
@@ -47,6 +47,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
             tooltip="one that comes with sfcnn, or a run of your own",
         )
         self.run = FileEdit(label="Run", mode="d", tooltip="directory that `sfcnn segment train` made")
+        self.run.choose_btn.text = "…"
         self.pixel_size = FloatSpinBox(
             label="Pixel size",
             max=1000.0,
@@ -55,6 +56,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         )
         self.pixel_size.native.setDecimals(5)
         self.pixel_size.native.setSuffix(" µm")
+        self.pixel_size.native.setSpecialValueText("0 (not rescaled)")
         self.average = ComboBox(
             label="Average",
             choices=list(VIEWS),
@@ -71,12 +73,14 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         self.message = Label()
         self.message.native.setWordWrap(True)
         buttons = Container(widgets=[self.start_button, self.cancel_button], layout="horizontal", labels=False)
-        checks = Container(widgets=[self.slice_only, self.invert, self.cells], labels=False)
-        for part in (buttons, checks):
+        # Labels are made as wide as the widest, measured in a smaller font than napari's: blanks give them room.
+        checks = Container(widgets=[self.slice_only, self.invert, self.cells], labels=False, label=" " * 20)
+        fields = Container()
+        fields.extend([self.image, self.network, self.run, self.pixel_size, self.average, checks])
+        for part in (buttons, checks, fields):
             part.margins = (0, 0, 0, 0)
-        fields = (self.image, self.network, self.run, self.pixel_size, self.average)
-        self.extend([*fields, checks, buttons, self.bar, self.message])
-        self.run.visible = False
+        self.extend([fields, buttons, self.bar, self.message])
+        self.run.visible = self.bar.visible = False
         self.image.changed.connect(self._show_pixel_size)
         self.network.changed.connect(self._show_run)
         self.start_button.clicked.connect(self.start)
@@ -171,6 +175,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
     def _show_busy(self, busy: bool) -> None:
         self.start_button.enabled = not busy
         self.cancel_button.enabled = busy
+        self.bar.visible = busy
         self.bar.value = 0
 
 
