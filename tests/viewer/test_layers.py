@@ -91,8 +91,13 @@ def test_a_slice_lies_where_it_lay_in_the_stack(viewer: Any) -> None:
     data = rng.random((2, 3, 5, 7))
     angle = np.eye(4)
     angle[2:, 2:] = [[0.6, -0.8], [0.8, 0.6]]
-    options: dict[str, Any] = {"scale": (1, 2, 0.5, 0.5), "translate": (0, 5, 6, 7), "rotate": angle, "shear": [0.1] * 6}
-    layer = viewer.add_image(data, name="em", **options)
+    options: dict[str, Any] = {
+        "scale": (1, 2, 0.5, 0.5),
+        "translate": (0, 5, 6, 7),
+        "rotate": angle,
+        "shear": [0.1] * 6,
+    }
+    layer = viewer.add_image(data, name="em", rotate=angle, **options)
     viewer.add_image(np.zeros((4, 2, 3, 5, 7)), name="longer")
     viewer.dims.set_point((0, 1, 2), (2, *layer.data_to_world((1, 2, 0, 0))[:2]))
     source = take_layer(layer, viewer.dims)

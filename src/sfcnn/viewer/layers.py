@@ -1,7 +1,7 @@
 """What is taken from a layer of napari, and where the results lie.
 
-Axes of a layer are (…, H, W), and with colours (…, H, W, 3 or 4). Each image (H, W) is segmented by itself, as slices of
-a stack are; results have the axes (…, H, W).
+Axes of a layer are (…, H, W), and with colours (…, H, W, 3 or 4). Each image (H, W) is segmented by itself, as slices
+of a stack are; results have the axes (…, H, W).
 """
 
 from collections.abc import Callable
@@ -95,8 +95,8 @@ def read_images(source: Source, *, colours: bool, check: Callable[[], None] = la
     """All images of a source, (N, H, W) or with `colours` (N, H, W, 3), from black, 0, to white, 1.
 
     Whole numbers are divided by the largest one of their type, 255 or 65535, and floats in [0, 1] are taken as they
-    are, as from files. Floats beyond [0, 1] are mapped linearly, so that the layer's contrast limits become 0 and 1, and
-    are not clipped.
+    are, as from files. Floats beyond [0, 1] are mapped linearly, so that the layer's contrast limits become 0 and 1,
+    and are not clipped.
 
     Args:
         source: of `take_layer`.
@@ -136,7 +136,7 @@ def _brightness(images: NDArray[Any], source: Source) -> NDArray[np.float32]:
     if not np.isfinite(images).all():
         count = np.count_nonzero(~np.isfinite(images))
         raise ValueError(f"{source.name} has {count} pixels that are not numbers (NaN or infinite)")
-    if 0 <= images.min() and images.max() <= 1:
+    if images.min() >= 0 and images.max() <= 1:
         return images.astype(np.float32, copy=False)
     black, white = source.limits
     return ((images.astype(np.float64) - black) / (white - black)).astype(np.float32)

@@ -6,6 +6,7 @@ The work is done in another thread (`sfcnn.viewer.work`); here are the fields an
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from magicgui.types import FileDialogMode
 from magicgui.widgets import CheckBox, ComboBox, Container, FileEdit, FloatSpinBox, Label, ProgressBar, PushButton
 
 from sfcnn.viewer.layers import Source, pixel_size, take_layer
@@ -25,7 +26,7 @@ VIEWS = {"one view": "none", "4 rotations": "rotations", "4 rotations, mirrored 
 _STEPS = 1000  # of the progress bar
 
 
-class Cancelled(Exception):  # noqa: N818
+class Cancelled(Exception):
     """The user wants the work to end."""
 
 
@@ -46,7 +47,9 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
             choices=[*segmentation_names(), OWN_RUN],
             tooltip="one that comes with sfcnn, or a run of your own",
         )
-        self.run = FileEdit(label="Run", mode="d", tooltip="directory that `sfcnn segment train` made")
+        self.run = FileEdit(
+            label="Run", mode=FileDialogMode.EXISTING_DIRECTORY, tooltip="directory that `sfcnn segment train` made"
+        )
         self.run.choose_btn.text = "…"
         self.pixel_size = FloatSpinBox(
             label="Pixel size",
@@ -75,7 +78,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         buttons = Container(widgets=[self.start_button, self.cancel_button], layout="horizontal", labels=False)
         # Labels are made as wide as the widest, measured in a smaller font than napari's: blanks give them room.
         checks = Container(widgets=[self.slice_only, self.invert, self.cells], labels=False, label=" " * 20)
-        fields = Container()
+        fields: Container[Any] = Container()
         fields.extend([self.image, self.network, self.run, self.pixel_size, self.average, checks])
         for part in (buttons, checks, fields):
             part.margins = (0, 0, 0, 0)
