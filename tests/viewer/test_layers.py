@@ -97,7 +97,7 @@ def test_a_slice_lies_where_it_lay_in_the_stack(viewer: Any) -> None:
         "rotate": angle,
         "shear": [0.1] * 6,
     }
-    layer = viewer.add_image(data, name="em", rotate=angle, **options)
+    layer = viewer.add_image(data, name="em", **options)
     viewer.add_image(np.zeros((4, 2, 3, 5, 7)), name="longer")
     viewer.dims.set_point((0, 1, 2), (2, *layer.data_to_world((1, 2, 0, 0))[:2]))
     source = take_layer(layer, viewer.dims)
