@@ -1,0 +1,142 @@
+"""What is taken from a layer of napari, and where the results lie.
+
+Axes of a layer are (…, H, W), and with colours (…, H, W, 3 or 4). Each image (H, W) is segmented by itself, as slices
+of a stack are; results have the axes (…, H, W).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfcnn.io.stacks import as_fraction
+
+if TYPE_CHECKING:
+    from napari.components import Dims
+    from napari.layers import Layer
+
+
+@dataclass(frozen=True)
+class Source:
+    """A layer, or the visible slice of it, in a form that can be read in another thread."""
+
+    name: str
+    pixels: Any  #: an array (…, H, W), or (…, H, W, 3 or 4) with colours; it may be one that is read piece by piece
+    colours: bool
+    limits: tuple[float, float]  #: the values that are shown black and white
+    place: dict[str, Any]  #: the options of a layer that lies over it
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the results."""
+        shape = tuple(self.pixels.shape)
+        return shape[:-1] if self.colours else shape
+
+
+def take_layer(layer: "Layer | None", dims: "Dims | None" = None) -> Source:
+    """An image layer as it is now, or with `dims`, the viewer's, the slice of it that is visible.
+
+    A slice keeps its axes, each of length 1, and its place in the stack.
+    """
+    from napari.layers import Image
+    from napari.utils.transforms import Affine
+
+    if layer is None:
+        raise ValueError("there is no image layer: open an image first")
+    if not isinstance(layer, Image):
+        raise ValueError(f"{layer.name} is a layer of {type(layer).__name__.lower()}, expected an image layer")
+    pixels = layer.data[0] if layer.multiscale else layer.data  # level 0 is the finest
+    corner = np.zeros(layer.ndim)
+    if dims is not None:
+        for axis, index in enumerate(_visible(layer, dims)):
+            corner[axis] = index
+            pixels = pixels[(slice(None),) * axis + (slice(index, index + 1),)]
+    to_physical = Affine(scale=layer.scale, translate=layer.translate, rotate=layer.rotate, shear=layer.shear)
+    place = {
+        "scale": layer.scale,
+        "translate": to_physical(corner),
+        "rotate": layer.rotate,
+        "shear": layer.shear,
+        "affine": layer.affine,
+        "units": layer.units,
+        "axis_labels": layer.axis_labels,
+    }
+    black, white = layer.contrast_limits
+    return Source(layer.name, pixels, bool(layer.rgb), (float(black), float(white)), place)
+
+
+def _visible(layer: "Layer", dims: "Dims") -> list[int]:
+    """The index on each axis before the last two that the viewer shows."""
+    hidden = layer.ndim - 2
+    before = dims.ndim - layer.ndim  # axes that other layers have and this one has not
+    if {axis - before for axis in dims.displayed} != {hidden, hidden + 1}:
+        raise ValueError(
+            f"the viewer does not show a slice of the last two axes of {layer.name}: "
+            "go back to 2D and the usual order of axes, or segment all slices"
+        )
+    indices = np.round(layer.world_to_data(dims.point)).astype(int)[:hidden]
+    for index, length in zip(indices, layer.data.shape, strict=False):
+        if not 0 <= index < length:
+            raise ValueError(f"the viewer is at a place where {layer.name} has no slice: move its slider")
+    return [int(index) for index in indices]
+
+
+def pixel_size(layer: "Layer | None") -> float:
+    """Width of a layer's pixels in micrometres, 0 if its units are not lengths."""
+    if layer is None:
+        return 0.0
+    width = abs(float(layer.scale[-1])) * layer.units[-1]
+    return float(width.to("micrometer").magnitude) if width.is_compatible_with("micrometer") else 0.0
+
+
+def read_images(source: Source, *, colours: bool, check: Callable[[], None] = lambda: None) -> NDArray[np.float32]:
+    """All images of a source, (N, H, W) or with `colours` (N, H, W, 3), from black, 0, to white, 1.
+
+    Whole numbers are divided by the largest one of their type, 255 or 65535, and floats in [0, 1] are taken as they
+    are, as from files. Floats beyond [0, 1] are mapped linearly, so that the layer's contrast limits become 0 and 1,
+    and are not clipped.
+
+    Args:
+        source: of `take_layer`.
+        colours: whether the network looks at colours; if so, grey is repeated, if not, only grey can be read.
+        check: called before each image is read; it may raise.
+    """
+    if 0 in source.shape:
+        raise ValueError(f"{source.name} has no pixels: its shape is {source.shape}")
+    images = []
+    for index in np.ndindex(*source.shape[:-2]):
+        check()
+        images.append(_opaque(np.asarray(source.pixels[index]), source, colours=colours))
+    return _brightness(np.stack(images), source)
+
+
+def _opaque(image: NDArray[Any], source: Source, *, colours: bool) -> NDArray[Any]:
+    """An image (H, W) or (H, W, 3), as it is asked for."""
+    if not source.colours:
+        return np.repeat(image[..., None], 3, axis=-1) if colours else image
+    if image.shape[-1] == 4:
+        opaque = np.iinfo(image.dtype).max if image.dtype.kind == "u" else 1
+        if image[..., 3].min() < opaque:
+            raise ValueError(f"{source.name} has transparent pixels: make it opaque first")
+        image = image[..., :3]
+    if colours:
+        return image
+    if (image != image[..., :1]).any():
+        raise ValueError(f"{source.name} has colours, but this network looks at grey images: convert it to grey first")
+    return image[..., 0]
+
+
+def _brightness(images: NDArray[Any], source: Source) -> NDArray[np.float32]:
+    if images.dtype == np.bool_:
+        return images.astype(np.float32)
+    if images.dtype.kind != "f":
+        return as_fraction(images.astype(images.dtype.newbyteorder("="), copy=False), source.name)
+    if not np.isfinite(images).all():
+        count = np.count_nonzero(~np.isfinite(images))
+        raise ValueError(f"{source.name} has {count} pixels that are not numbers (NaN or infinite)")
+    if images.min() >= 0 and images.max() <= 1:
+        return images.astype(np.float32, copy=False)
+    black, white = source.limits
+    return ((images.astype(np.float64) - black) / (white - black)).astype(np.float32)

@@ -1,0 +1,82 @@
+"""The work that the widget does in another thread: load a network, read a layer, segment it image by image."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfcnn.cells.apply import run_forest, segment, wants_cells
+from sfcnn.io.runs import read_run
+from sfcnn.pretrained import PRETRAINED, find_run
+from sfcnn.segmentation import load
+from sfcnn.viewer.layers import Source, read_images
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to segment; as those of `sfcnn segment predict`."""
+
+    run: str  #: directory of a run, or the name of a network that comes with sfcnn
+    invert: bool = False
+    pixel_size: float = 0.0  #: in micrometres, 0 for as it is
+    average: str = "none"
+    cells: bool = True  #: find cells if the network looks for membranes
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found in a source."""
+
+    source: Source
+    classes: tuple[str, ...]  #: of the network
+    probabilities: NDArray[np.float32] | None  #: (…, H, W) of the one class; none if there are several
+    labels: NDArray[np.int32]  #: (…, H, W): cells from 1 on, or classes from 0 on
+    cells: bool  #: which of both
+
+
+def segmentation_names() -> list[str]:
+    """The networks that come with sfcnn and segment.
+
+    >>> segmentation_names()
+    ['isbi2012']
+    """
+    return [name for name in PRETRAINED if read_run(find_run(name))[0] == "segmentation"]
+
+
+def segment_source(
+    source: Source, options: Options, progress: Callable[[float], None] = lambda done: None, device: str = "auto"
+) -> Found:
+    """Segment each image of a source by itself, as `sfcnn segment predict` does with the slices of a stack.
+
+    Args:
+        source: of `sfcnn.viewer.layers.take_layer`.
+        options: of the user.
+        progress: called with the part that is done; what it raises ends the work.
+        device: of `sfcnn.load`.
+    """
+    network = load(find_run(options.run), device=device)
+    cells = wants_cells(network, None if options.cells else False)
+    forest = run_forest(network) if cells else None
+    images = read_images(source, colours=network.channels == 3, check=lambda: progress(0.0))
+    one = len(network.classes) == 1
+    labels = np.empty(source.shape, np.int32)
+    probabilities = np.empty(source.shape, np.float32) if one else None
+    last = 0
+    for number, index in enumerate(np.ndindex(*source.shape[:-2])):
+        found = segment(
+            network,
+            images[number],
+            cells=cells,
+            forest=forest,
+            invert=options.invert,
+            pixel_size=options.pixel_size,
+            average=options.average,
+            progress=lambda done, number=number: progress((number + done) / len(images)),
+        )
+        labels[index] = found.labels + last
+        if cells:  # no number is in two slices
+            last = int(labels[index].max())
+        if probabilities is not None:
+            probabilities[index] = found.probabilities
+    return Found(source, network.classes, probabilities, labels, cells)

@@ -1,0 +1,79 @@
+"""How napari finds the plugin: its manifest, and a whole window on a virtual screen."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sfcnn.viewer
+from viewer.conftest import PATIENCE, REASON
+
+if REASON:
+    pytest.skip(REASON, allow_module_level=True)
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_manifest_is_valid_and_where_napari_looks() -> None:
+    from npe2 import PluginManifest
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [(name, place)] = project["entry-points"]["napari.manifest"].items()
+    package, file = place.split(":")
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    manifest = PluginManifest.from_file(Path(spec.submodule_search_locations[0]) / file)
+    assert manifest.name == project["name"] == name
+    manifest.validate_imports()  # every command is there
+    assert [widget.display_name for widget in manifest.contributions.widgets] == ["Segment images"]
+    assert [sample.key for sample in manifest.contributions.sample_data] == ["synthetic_membranes"]
+
+
+def test_qt_is_imported_with_the_first_widget() -> None:
+    """So that the module can be read where Qt's libraries are not installed."""
+    script = "import sys, sfcnn.viewer.widget; print([name for name in ('PyQt6', 'napari') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def screen() -> Iterator[str]:
+    """The name of a virtual screen, which has OpenGL in software."""
+    program = shutil.which("Xvfb")
+    if program is None:
+        pytest.skip("Xvfb is not installed")
+    reader, writer = os.pipe()
+    words = [program, "-displayfd", str(writer), "-screen", "0", "1400x900x24", "-nolisten", "tcp"]
+    server = subprocess.Popen(words, pass_fds=[writer], stderr=subprocess.DEVNULL)
+    os.close(writer)
+    try:
+        with os.fdopen(reader) as pipe:
+            yield f":{pipe.readline().strip()}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_a_user_opens_the_sample_and_the_widget_in_napari(screen: str, tmp_path: Path) -> None:
+    """As in the documentation, whose picture this makes; without the canvas, which off-screen Qt leaves black."""
+    path = os.pathsep.join([str(Path(sfcnn.viewer.__path__[0]).parents[1]), os.environ.get("PYTHONPATH", "")])
+    settings = {"DISPLAY": screen, "LIBGL_ALWAYS_SOFTWARE": "1", "QT_QPA_PLATFORM": "offscreen", "NAPARI_CONFIG": ""}
+    done = subprocess.run(
+        [sys.executable, "docs/make_screenshot.py", str(tmp_path / "napari.png")],
+        cwd=ROOT,
+        env={**os.environ, **settings, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "['synthetic slices', 'synthetic slices membranes', 'synthetic slices cells'] Found " in done.stdout
+    assert (tmp_path / "napari.png").stat().st_size > 10_000
