@@ -157,7 +157,7 @@ def main() -> None:
     frames = [render(draw(index, image, angles, found)) for index in range(len(angles))]
     with new_file(arguments.out, overwrite=True) as temporary:
         rest = {"save_all": True, "append_images": frames[1:], "duration": MILLISECONDS, "loop": 0}
-        frames[0].save(temporary, "WEBP", quality=72, method=6, **rest)
+        frames[0].save(temporary, "WEBP", quality=72, method=4, **rest)
     print(f"wrote {arguments.out}: {arguments.out.stat().st_size / 1e6:.2f} MB")
 
 
