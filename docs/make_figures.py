@@ -274,14 +274,14 @@ def filter_figure() -> "Figure":
     grid = figure.subplots(4, columns + 1)
     for axes in grid[:, 0]:
         axes.set_axis_off()
-    grid[0, 0].imshow(image[0, 0], cmap="gray_r")
+    grid[0, 0].imshow(image[0, 0].numpy(), cmap="gray_r")
     grid[0, 0].set_title("a digit", fontsize=8, pad=3)
     limit = float(filters.abs().max())
     for index, angle in enumerate(angles):
         upper, lower = (grid[2 * (index // columns) + part, 1 + index % columns] for part in (0, 1))
         show(upper, filters[index], limit, f"{math.degrees(float(angle)):g}°")
         upper.images[0].set_interpolation("bicubic")
-        lower.imshow(found[index], cmap="magma", vmin=0, vmax=float(found.max()))
+        lower.imshow(found[index].numpy(), cmap="magma", vmin=0, vmax=float(found.max()))
         lower.set_xticks([])
         lower.set_yticks([])
     for row, label in zip(grid, ("filter", "what it finds") * 2, strict=True):

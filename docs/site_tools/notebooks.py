@@ -65,7 +65,7 @@ def page(path: Path) -> str:
             parts.append(_fence("python", source))
             parts += _outputs(cell, f"{path.stem}-{number}", heading)
     title, _, rest = parts[0].partition("\n")
-    own = f"*This page is a notebook: [{path.name}]({path.name}).*"
+    own = f'*This page is a notebook: <a href="{path.name}" download>{path.name}</a>.*'
     return "\n\n".join([title, own, rest.strip(), *parts[1:]])
 
 
