@@ -169,18 +169,23 @@ def sweep_table(sections: Sections, section: str, axis: str) -> str:
 
 
 def sweep_figure(results: list[Result], axis: str, label: str, title: str) -> "Figure":
-    """Milliseconds against Λ or size, both logarithmic, one line per engine with the range of its repeats."""
+    """Milliseconds against Λ or size, both logarithmic: medians by engine, with thin bars over the range of repeats.
+
+    Bars stand beside each other at every value, so that they do not hide one another.
+    """
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, StrMethodFormatter
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    for engine in sorted(_engines(results), key=list(_STYLES).index):
+    engines = sorted(_engines(results), key=list(_STYLES).index)
+    for number, engine in enumerate(engines):
         points = sorted((r for r in results if r["engine"] == engine), key=lambda r: r[axis])
         x = [r[axis] for r in points]
+        aside = [value * 1.03 ** (number - (len(engines) - 1) / 2) for value in x]
         middle, low, high = ([1e3 * r[f"{k}_seconds"] / r["batch"] for r in points] for k in ("median", "min", "max"))
         (line,) = axes.plot(x, middle, _STYLES[engine], markersize=5, label=engine)
-        axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+        axes.vlines(aside, low, high, color=line.get_color(), linewidth=1.2, alpha=0.5)
     ticks = sorted({r[axis] for r in results})
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -190,25 +195,33 @@ def sweep_figure(results: list[Result], axis: str, label: str, title: str) -> "F
     axes.minorticks_off()
     axes.set(xlabel=label, ylabel="training step (ms an image)", title=title)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(title="median; bars: range", alignment="left")
     return figure
+
+
+#: What is swept in the sections that are drawn: the key of its values, and its name on the axis.
+_SWEPT = {
+    "orientations": ("orientations", "orientations Λ"),
+    "size": ("size", "height and width of the image (pixels)"),
+}
+
+
+def section_figure(sections: Sections, section: str) -> "Figure":
+    """The figure of a sweep that was measured."""
+    axis, label = _SWEPT[section]
+    results = done(sections, section)
+    r = results[0]
+    (inputs, outputs), (kernel,) = r["channels"], r["kernel_sizes"]
+    rest = f"maps of {r['size']}×{r['size']}" if axis == "orientations" else f"Λ = {r['orientations']}"
+    title = f"One layer: {inputs} → {outputs} channels, kernel {kernel}×{kernel}, {rest}, batch {r['batch']}"
+    return sweep_figure(results, axis, label, title)
 
 
 def draw(sections: Sections, folder: Path) -> list[Path]:
     """Draw what was measured into `folder`: the files."""
-    figures = {
-        "orientations": ("speed_orientations.png", "orientations", "orientations Λ"),
-        "size": ("speed_size.png", "size", "height and width of the image (pixels)"),
-    }
     drawn = []
-    for section, (name, axis, label) in figures.items():
-        results = done(sections, section)
-        if results:
-            r = results[0]
-            (inputs, outputs), (kernel,) = r["channels"], r["kernel_sizes"]
-            rest = f"maps of {r['size']}×{r['size']}" if axis == "orientations" else f"Λ = {r['orientations']}"
-            title = f"One layer: {inputs} → {outputs} channels, kernel {kernel}×{kernel}, {rest}, batch {r['batch']}"
-            figure = sweep_figure(results, axis, label, title)
-            save_figure(figure, folder / name, overwrite=True)
-            drawn.append(folder / name)
+    for section in _SWEPT:
+        if done(sections, section):
+            drawn.append(folder / f"speed_{section}.png")
+            save_figure(section_figure(sections, section), drawn[-1], overwrite=True)
     return drawn

@@ -6,6 +6,8 @@ Pages say by a comment where something is to be put that is made from code:
     <!-- examples -->    every file of examples/
     <!-- results: … -->  tables of results, see site_tools/results.py
     <!-- n: … -->        a measured number, see site_tools/measured.py
+
+Notebooks in docs/notebooks/ become pages beside their files, see site_tools/notebooks.py.
 """
 
 import ast
@@ -17,7 +19,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from site_tools import commands, links, measured, results
+from site_tools import commands, links, measured, notebooks, results
 from site_tools.links import DOCS, ROOT
 
 log = logging.getLogger("mkdocs.hooks.sfcnn")
@@ -99,10 +101,20 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+def add_notebook(path: Path, files: Files, config: MkDocsConfig) -> None:
+    """The page of a notebook, notebooks/NAME.md, and its pictures."""
+    uri = f"notebooks/{path.stem}.md"
+    files.append(File.generated(config, uri, content=links.rewrite(notebooks.page(path), path, uri)))
+    for name, picture in notebooks.pictures(path).items():
+        files.append(File.generated(config, f"notebooks/{name}", content=picture))
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the API and the files that pages link to."""
+    """Add the pages of the API, the notebooks and the files that pages link to."""
     for name, modules in packages().items():
         files.append(File.generated(config, f"api/{name}.md", content=api_text(name, modules)))
+    for path in sorted(DOCS.glob("notebooks/*.ipynb")):
+        add_notebook(path, files, config)
     for uri, path in linked_files(sorted(DOCS.glob("*.md"))).items():
         if path.suffix in links.DATA:
             files.append(File.generated(config, uri, abs_src_path=str(path)))

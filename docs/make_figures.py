@@ -1,23 +1,27 @@
 """The pictures of the documentation, drawn with the library itself: `python docs/make_figures.py` writes docs/figures/.
 
-That of borders shows what benchmarks/borders.py has measured.
+Those of borders and of speed show what benchmarks/borders.py and benchmarks/speed.py have measured. That of cells,
+isbi, is drawn only when it is named: it needs the files of the ISBI 2012 challenge in the directory SFCNN_DATA.
 """
 
 import argparse
 import json
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import sfcnn
 from sfcnn import Basis, GroupConv2d, LiftConv2d, OrientationPool, equivariance_error, rotate
 from sfcnn.harmonics import resolve_basis
-from sfcnn.pictures import atoms_table, save_figure, steered_filter
+from sfcnn.pictures import atoms_table, save_figure
 from sfcnn.steering import orientation_angles, steer
 
 if TYPE_CHECKING:
@@ -249,10 +253,81 @@ def atoms_figure(kernel_size: int = KERNEL) -> "Figure":
     return atoms_table("bandlimited", kernel_size)
 
 
-def filter_figure(kernel_size: int = KERNEL) -> "Figure":
-    """A random filter at 16 orientations."""
-    weight = torch.randn(resolve_basis("bandlimited", kernel_size).size, generator=torch.Generator().manual_seed(0))
-    return steered_filter(weight, "bandlimited", kernel_size, 16, "A random filter (seed 0) at 16 orientations")
+#: The filter of the picture: a channel of the first layer of the network for digits that comes with sfcnn.
+CHANNEL = 1
+
+
+def filter_figure() -> "Figure":
+    """A learned filter at all orientations, and below each what it finds in a digit."""
+    from sfcnn.classification.digits import load_digits
+
+    network = sfcnn.load("mnist-rot", device="cpu").network
+    lift = next(module for module in network.modules() if isinstance(module, LiftConv2d))
+    angles = orientation_angles(lift.orientations)
+    filters = steer(lift.weight.detach()[CHANNEL, 0].double(), lift.basis, lift.kernel_size, angles)  # (Λ, s, s)
+    digits = load_digits()
+    image = digits.images[digits.labels == 3][:1]
+    with torch.no_grad():
+        found = F.conv2d(image, filters[:, None].float(), padding="same")[0].relu()  # (Λ, H, W)
+    columns = lift.orientations // 2
+    figure = new_figure(1.05 * (columns + 1), 5.0)
+    grid = figure.subplots(4, columns + 1)
+    for axes in grid[:, 0]:
+        axes.set_axis_off()
+    grid[0, 0].imshow(image[0, 0].numpy(), cmap="gray_r")
+    grid[0, 0].set_title("a digit", fontsize=8, pad=3)
+    limit = float(filters.abs().max())
+    for index, angle in enumerate(angles):
+        upper, lower = (grid[2 * (index // columns) + part, 1 + index % columns] for part in (0, 1))
+        show(upper, filters[index], limit, f"{math.degrees(float(angle)):g}°")
+        upper.images[0].set_interpolation("bicubic")
+        lower.imshow(found[index].numpy(), cmap="magma", vmin=0, vmax=float(found.max()))
+        lower.set_xticks([])
+        lower.set_yticks([])
+    for row, label in zip(grid, ("filter", "what it finds") * 2, strict=True):
+        row[1].set_ylabel(label, fontsize=8)
+    title = f"A learned filter ({lift.kernel_size}×{lift.kernel_size} pixels) at its {lift.orientations} orientations"
+    figure.suptitle(title, fontsize=9)
+    return figure
+
+
+def isbi_figure(number: int = 24, trees: int = 200) -> "Figure":
+    """A held-out slice: membranes, cells and mistakes of the SFCNN that comes with sfcnn and of site_tools/unet.
+
+    The cells of both are found by multicut with a forest that has learned from slices 1 to 20, as the networks have.
+    """
+    from sfcnn.cells import ForestConfig, find_cells, learn_forest, truth_cells
+    from sfcnn.cells.apply import run_forest
+    from sfcnn.experiments.figures import segmentation_rows
+    from sfcnn.segmentation import SlicesConfig, load_slices
+
+    slices = load_slices(SlicesConfig("isbi", invert_masks=True), None)
+    images = np.stack([image[0].numpy() for image in slices.images])
+    truth = truth_cells(np.stack([mask.numpy() == 0 for mask in slices.masks]))
+    learned, shown = slice(0, 20), number - 1
+    rows = {}
+    for name, run in {"SFCNN": "isbi2012", "U-Net, same parameters": Path(__file__).parent / "site_tools/unet"}.items():
+        network = sfcnn.load(run)
+        forest = run_forest(network)
+        if forest is None:
+            settings = ForestConfig(trees=trees)
+            probabilities = network.predict(images[learned])
+            forest = learn_forest(probabilities, truth[learned], images[learned], settings=settings).forest
+        membranes = network.predict(images[shown])
+        rows[name] = membranes, find_cells(membranes, None, forest, images[shown])
+        print(f"{name}: V_rand {sfcnn.cells.score(rows[name][1], truth[shown], 'labels').v_rand.best:.4f}")
+    title = f"ISBI 2012, slice {number}, not trained on; 1,400 steps each"
+    return segmentation_rows(images[shown], truth[shown], rows, title)
+
+
+def speed_figure(section: str) -> "Figure":
+    """Time of a training step of each engine, by what was measured last."""
+    benchmarks = BORDERS.parents[1]
+    sys.path.insert(0, str(benchmarks))
+    import report
+
+    sections = json.loads((benchmarks / "results" / "speed.json").read_text(encoding="utf-8"))["sections"]
+    return report.section_figure(sections, section)
 
 
 FIGURES: dict[str, Callable[[], "Figure"]] = {
@@ -262,20 +337,26 @@ FIGURES: dict[str, Callable[[], "Figure"]] = {
     "responses": responses_figure,
     "equivariance": errors_figure,
     "borders": borders_figure,
+    "speed_orientations": lambda: speed_figure("orientations"),
+    "speed_size": lambda: speed_figure("size"),
 }
+
+#: Drawn when they are named: they need files that are not here, and minutes.
+ON_DEMAND: dict[str, Callable[[], "Figure"]] = {"isbi": isbi_figure}
 
 
 def main() -> None:
     """Draw all pictures, or those named."""
+    known = FIGURES | ON_DEMAND
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)} (default: all but isbi)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures", help="directory")
     arguments = parser.parse_args()
     for name in arguments.names or FIGURES:
-        if name not in FIGURES:
-            parser.error(f"unknown picture {name!r}, choose one of {list(FIGURES)}")
+        if name not in known:
+            parser.error(f"unknown picture {name!r}, choose one of {list(known)}")
         path = arguments.out / f"{name}.png"
-        save_figure(FIGURES[name](), path, overwrite=True)
+        save_figure(known[name](), path, overwrite=True)
         print(f"wrote {path}")
 
 

@@ -68,7 +68,8 @@ def pages_in(nav: object) -> Iterator[str]:
 def test_every_page_is_in_the_navigation_once() -> None:
     settings = re.sub(r"!!python\S*", "", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     named = list(pages_in(yaml.safe_load(settings)["nav"]))
-    assert sorted(named) == [page.name for page in PAGES]
+    notebooks = [f"notebooks/{path.stem}.md" for path in (DOCS / "notebooks").glob("*.ipynb")]
+    assert sorted(named) == sorted([*(page.name for page in PAGES), *notebooks])
 
 
 def test_the_build_sees_warnings() -> None:
@@ -198,7 +199,7 @@ def test_every_command_and_action_is_in_the_reference() -> None:
     assert str(Path.home()) not in reference
 
 
-@pytest.mark.parametrize("name", ["commands", "docstrings", "links", "measured", "results", "tables"])
+@pytest.mark.parametrize("name", ["commands", "docstrings", "links", "measured", "notebooks", "results", "tables"])
 def test_examples_in_docstrings_of_the_tools(name: str) -> None:
     assert doctest.testmod(load(f"site_tools.{name}")).failed == 0
 
@@ -245,22 +246,65 @@ def test_lists_are_indented_for_the_site() -> None:
     assert links.indent_lists("- a\n  - b") == "- a\n    - b"
 
 
-@pytest.mark.parametrize("name", ["steering", "responses", "errors", "borders"])
+@pytest.mark.parametrize("name", ["steering", "filter", "responses", "errors", "borders", "speed"])
 def test_pictures_can_be_drawn(name: str, tmp_path: Path) -> None:
     from sfcnn.pictures import save_figure
 
     figures = load("make_figures")
     draw = {
         "steering": lambda: figures.steering_figure(7),
+        "filter": figures.filter_figure,
         "responses": lambda: figures.responses_figure(17, 7),
         "errors": lambda: figures.errors_figure(step=45, size=21, seeds=1),
         "borders": figures.borders_figure,
+        "speed": lambda: figures.speed_figure("size"),
     }
     figure = draw[name]()
-    assert len(figure.axes) == {"steering": 12, "responses": 40, "errors": 1, "borders": 2}[name]
+    panels = {"steering": 12, "filter": 36, "responses": 40, "errors": 1, "borders": 2, "speed": 1}
+    assert len(figure.axes) == panels[name]
     save_figure(figure, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 1000
-    assert all((DOCS / "figures" / f"{drawn}.png").is_file() for drawn in figures.FIGURES)
+    assert all((DOCS / "figures" / f"{drawn}.png").is_file() for drawn in [*figures.FIGURES, *figures.ON_DEMAND])
+
+
+def test_bars_of_times_show_the_range_beside_each_other_and_medians_stand_at_their_values() -> None:
+    axes = load("make_figures").speed_figure("orientations").axes[0]
+    assert {x for line in axes.get_lines() for x in line.get_xdata()} == {1, 2, 4, 8, 16, 32}
+    bars = [bar for lines in axes.collections for bar in lines.get_segments()]
+    assert len({round(float(bar[0, 0]), 6) for bar in bars}) == len(bars)  # no two at the same place
+    assert all(bar[0, 1] <= bar[1, 1] for bar in bars)
+
+
+def test_the_loop_stands_still_for_a_network_that_turns_with_the_image() -> None:
+    """A mean over a disk does; a shift to the right does not."""
+    import numpy as np
+
+    loop = load("make_loop")
+    image = load("make_figures").letter(64)[0, 0].numpy()
+    angles = loop.degrees(12)
+
+    def smooth(seen: Any) -> Any:
+        return torch.nn.functional.avg_pool2d(torch.from_numpy(seen)[None], 3, 1, 1)[0].numpy()
+
+    still, moved = (loop.turned_back(f, image, angles, 44, 32) for f in (smooth, lambda seen: np.roll(seen, 6, 1)))
+    assert still.shape == (12, 32, 32)
+    assert loop.errors(still)[[0, 3, 6, 9]] == pytest.approx([0] * 4, abs=1e-4)  # quarter turns are exact
+    assert loop.errors(still).max() < 0.5 < loop.errors(moved)[1:].min()
+    frame = loop.render(loop.draw(5, image, angles, {"SFCNN": still, "plain U-Net": moved}, 32))
+    assert frame.size == (720, 360)
+    outside = np.asarray(frame)[40, 10]
+    assert tuple(outside) == (0x14, 0x17, 0x1C)
+
+
+def test_the_plain_network_of_the_pictures_was_trained_as_the_one_that_ships() -> None:
+    import sfcnn
+    from sfcnn.models.twins import count_parameters
+
+    plain, ours = (sfcnn.load(run, device="cpu") for run in (DOCS / "site_tools" / "unet", "isbi2012"))
+    assert count_parameters(plain.network) == pytest.approx(count_parameters(ours.network), rel=0.01)
+    for part in ("images", "crops", "optimization", "loss", "steps", "seed"):
+        assert getattr(plain.config, part) == getattr(ours.config, part)
+    assert not (DOCS / "site_tools" / "unet" / "checkpoints").exists()
 
 
 def test_the_turned_letter_has_the_turned_responses() -> None:

@@ -3,6 +3,7 @@
 Pages point to tests, examples and sources as `../tests/test_x.py`. On the site these are
 
     examples/…           the page of examples, which shows them all
+    docs/notebooks/…     the page of the notebook
     src/sfcnn/nn/…       the page of the API that has the module
     anything else        a page that shows the file, or the file itself if it is data
 """
@@ -84,12 +85,16 @@ def site_uri(path: Path) -> str:
 
     >>> site_uri(ROOT / "docs/guide.md"), site_uri(ROOT / "examples/quickstart.py")
     ('guide.md', 'examples.md#quickstart')
+    >>> site_uri(ROOT / "docs/notebooks/cells.ipynb")
+    'notebooks/cells.md'
     >>> site_uri(ROOT / "tests/test_group.py"), site_uri(ROOT / "results/demo.json")
     ('source/tests/test_group.py.md', 'source/results/demo.json')
     >>> site_uri(ROOT / "src/sfcnn/pretrained/isbi2012/README.md")
     'source/src/sfcnn/pretrained/isbi2012/README.md'
     """
     name = path.relative_to(ROOT)
+    if path.is_relative_to(DOCS) and path.suffix == ".ipynb":
+        return path.relative_to(DOCS).with_suffix(".md").as_posix()
     if path.is_relative_to(DOCS) and path.suffix != ".py":
         return path.relative_to(DOCS).as_posix()
     if path.is_relative_to(ROOT / "src" / "sfcnn") and path.suffix in ("", ".py"):

@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 
 from sfcnn.experiments.figures import (
+    cell_colors,
     error_against_orientations,
     error_curves,
     error_panels,
@@ -68,12 +69,29 @@ def test_curves_are_closed() -> None:
     assert axes.get_legend_handles_labels()[1] == ["a", "b"]
 
 
-def test_labels_are_coloured_and_images_grey() -> None:
-    labels = np.array([[0, 1], [2, 1]])
-    rows = {name: {"image": np.eye(2), "cells": labels} for name in ("one", "two")}
-    figure = segmentation_rows(rows, "some cells")
-    assert [axes.get_title() for axes in figure.axes] == ["image", "cells", "", ""]
-    colors = np.asarray(figure.axes[1].images[0].get_array())
-    assert not colors[0, 0].any()  # what is no cell is black
-    assert np.array_equal(colors[0, 1], colors[1, 1])
-    assert not np.array_equal(colors[0, 1], colors[1, 0])
+def test_cells_have_the_colours_of_the_true_cells_they_cover() -> None:
+    truth = np.repeat([[1, 1, 1, 1, 0, 2, 2, 2, 2]], 9, axis=0)
+    split = np.repeat([[7, 7, 5, 5, 5, 3, 3, 3, 3]], 9, axis=0)  # the first cell in two parts, other numbers
+    merged = np.ones_like(truth)
+    true, parts, one = (cell_colors(labels, truth)[4] for labels in (truth, split, merged))
+    assert not true[4].any()  # what is no cell is black …
+    assert not parts[1].any()  # … and so is the border of a part
+    for part, cell in ((0, 0), (2, 0), (6, 6)):
+        assert np.array_equal(parts[part], true[cell])
+    assert not np.array_equal(true[0], true[6])
+    assert np.array_equal(one[0], one[6])  # one cell, one colour
+    outside = np.repeat([[1, 1, 0, 0, 0, 0]], 6, axis=0)
+    assert np.array_equal(cell_colors(outside + 1, outside)[2, 3], [0.5] * 3)  # shares no pixel with any
+
+
+def test_every_network_has_a_row_with_its_cells_and_mistakes() -> None:
+    truth = np.repeat([[1, 1, 0, 2, 2]], 5, axis=0)
+    rows = {name: (np.full((5, 5), 0.5), truth) for name in ("one", "two")}
+    figure = segmentation_rows(np.eye(5), truth, rows, "some cells")
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["image", "true cells", "", *["membrane", "cells", "mistakes"] * 2]
+    assert [axes.get_ylabel() for axes in figure.axes[3::3]] == ["one", "two"]
+    found, true = (np.asarray(figure.axes[index].images[0].get_array()) for index in (4, 1))
+    assert np.array_equal(found, true)
+    named = [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
+    assert {"split part", "merged part"} <= set(named)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sfcnn.pictures import new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -74,33 +75,72 @@ def error_points(points: Mapping[str, Sequence[float]], title: str) -> "Figure":
     return figure
 
 
-def segmentation_rows(rows: Mapping[str, Mapping[str, "NDArray[Any]"]], title: str) -> "Figure":
-    """One row of pictures per network, columns by name: label images (integers) in random colours, others as they are.
+def segmentation_rows(
+    image: "NDArray[Any]", truth: "NDArray[Any]", rows: Mapping[str, tuple["NDArray[Any]", "NDArray[Any]"]], title: str
+) -> "Figure":
+    """A slice and its true cells, then one row per network: membranes, cells and mistakes.
 
-    Images are (H, W) of brightness in [0, 1], or (H, W, 3) of colours.
+    A cell has the colour of the true cell with which it shares most pixels, in every row.
+
+    Args:
+        image: brightness in [0, 1], (H, W)
+        truth: true cells, 0 on membranes, (H, W)
+        rows: of each network, probabilities of membrane and cells, (H, W) each
+        title: of the figure
     """
-    columns = list(next(iter(rows.values())))
-    figure = new_figure(2.6 * len(columns), 2.75 * len(rows) + 0.3)
-    grid = figure.subplots(len(rows), len(columns), squeeze=False)
-    for row, (name, images) in zip(grid, rows.items(), strict=True):
-        for axes, (column, image) in zip(row, images.items(), strict=True):
-            if image.ndim == 2 and image.dtype.kind in "iu":
-                axes.imshow(_random_colors(image), interpolation="nearest")
-            else:
-                axes.imshow(image, cmap="gray", vmin=0, vmax=None if image.ndim == 3 else 1, interpolation="nearest")
-            axes.set_xticks([])
-            axes.set_yticks([])
-            if axes in grid[0]:
-                axes.set_title(column, fontsize=9)
-        row[0].set_ylabel(name, fontsize=9)
+    from sfcnn.cells.overlay import overlay
+
+    figure = new_figure(8.4, 2.85 * (len(rows) + 1) + 0.3)
+    grid = figure.subplots(len(rows) + 1, 3)
+    for axes in grid.flat:
+        axes.set_xticks([])
+        axes.set_yticks([])
+    _picture(grid[0, 0], image, "image")
+    _picture(grid[0, 1], cell_colors(truth, truth), "true cells")
+    _mistakes_legend(grid[0, 2])
+    for row, (name, (membranes, cells)) in zip(grid[1:], rows.items(), strict=True):
+        _picture(row[0], membranes, "membrane")
+        _picture(row[1], cell_colors(cells, truth), "cells")
+        _picture(row[2], overlay(image, cells, truth), "mistakes")
+        row[0].set_ylabel(name, fontsize=10)
     figure.suptitle(title, fontsize=10)
     return figure
 
 
-def _random_colors(labels: "NDArray[Any]") -> "NDArray[Any]":
-    """Labels (H, W) → colours (H, W, 3), the same for the same label; 0 is black."""
+def cell_colors(labels: "NDArray[Any]", truth: "NDArray[Any]") -> "NDArray[Any]":
+    """Cells (H, W) in the colours of the true cells with which they share most pixels, and black borders: (H, W, 3).
+
+    Cells that share none are grey.
+    """
     import numpy as np
 
-    colors = np.random.default_rng(0).uniform(0.25, 1.0, (int(labels.max()) + 1, 3))
-    colors[0] = 0
-    return colors[labels]
+    from sfcnn.cells.metrics import overlaps
+
+    table = overlaps(labels, truth)
+    order = np.argsort(table.counts, kind="stable")  # of equal names the last one written stays: that of most pixels
+    partners = np.zeros(int(labels.max()) + 1, np.int64)
+    partners[table.segments[order]] = table.cells[order]
+    colors = np.random.default_rng(0).uniform(0.25, 1.0, (int(truth.max()) + 1, 3))
+    colors[0] = 0.5
+    picture = colors[partners[labels]]
+    borders = labels == 0
+    borders[:-1] |= labels[:-1] != labels[1:]
+    borders[:, :-1] |= labels[:, :-1] != labels[:, 1:]
+    picture[borders] = 0
+    return picture
+
+
+def _picture(axes: "Axes", picture: "NDArray[Any]", title: str) -> None:
+    axes.imshow(picture, cmap="gray", vmin=0, vmax=None if picture.ndim == 3 else 1, interpolation="nearest")
+    axes.set_title(title, fontsize=9)
+
+
+def _mistakes_legend(axes: "Axes") -> None:
+    """The colours of mistakes, in place of a picture."""
+    from matplotlib.patches import Patch
+
+    from sfcnn.cells.overlay import COLORS
+
+    axes.set_axis_off()
+    patches = [Patch(color=[part / 255 for part in color], label=name) for name, color in COLORS.items()]
+    axes.legend(handles=patches, title="mistakes", loc="center", fontsize=10, frameon=False)

@@ -214,25 +214,19 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def draw(settings: IsbiConfig, results: list[Result], directory: Path) -> "Figure":
-    """The last slice of the first group: image, true cells, membranes, cells and mistakes, one row per network."""
-    from sfcnn.cells.overlay import overlay
+    """The last slice of the first group: image and true cells, then membranes, cells and mistakes of each network."""
     from sfcnn.experiments.figures import segmentation_rows
 
-    rows: dict[str, dict[str, NDArray[Any]]] = {}
+    first = _by_kind(results)[settings.kinds[0]][0]
+    files = directory / "runs" / first["name"]
+    image = as_fraction(read_stack(files / "images.tif"), "images.tif")[-1]
+    truth = read_labels(files / "truth.tif")[-1]
+    rows: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
     for kind, runs in _by_kind(results).items():
         files = directory / "runs" / runs[0]["name"]
-        image = as_fraction(read_stack(files / "images.tif"), "images.tif")[-1]
-        truth, found = (read_labels(files / f"{name}.tif")[-1] for name in ("truth", "cells"))
-        membranes = read_stack(files / "membranes.tif")[-1]
-        rows[_NAMES[kind]] = {
-            "image": image,
-            "true cells": truth,
-            "membrane": membranes,
-            "cells": found,
-            "mistakes": overlay(image, found, truth),
-        }
-    number = _by_kind(results)[settings.kinds[0]][0]["slices"]["test"][-1]
-    return segmentation_rows(rows, f"{results[0]['run']['dataset']}, slice {number}, not seen in training")
+        rows[_NAMES[kind]] = read_stack(files / "membranes.tif")[-1], read_labels(files / "cells.tif")[-1]
+    title = f"{first['run']['dataset']}, slice {first['slices']['test'][-1]}, not seen in training"
+    return segmentation_rows(image, truth, rows, title)
 
 
 EXPERIMENT = Experiment("isbi", IsbiConfig, runs, train, measure, table, draw)
