@@ -165,7 +165,7 @@ def segment_files(
             stacks[paths[0]] = found.probabilities[None]  # channels of one slice
         write_stacks(stacks, pixels=pixels, overwrite=overwrite)
         if found.agreement:
-            warn(f"{file.name}: {describe_agreement(found.agreement)}")
+            warn(f"{file.name}: {describe_agreement(dict(enumerate(found.agreement)))}")
         yield from paths
 
 

@@ -1,7 +1,7 @@
 """Cells through slices: each cell of a slice is linked with the cell of the next slice that it overlaps most.
 
-Cell i of a slice has a_i pixels, cell j of the next one b_j, and c_ij pixels lie above each other. The two are linked if
-each is the best of the other by
+Cell i of a slice has a_i pixels, cell j of the next one b_j, and c_ij pixels are in both. The two are linked if each
+is the best of the other by
 
 IoU_ij = c_ij / (a_i + b_j − c_ij)
 
@@ -9,8 +9,9 @@ and it is at least a threshold. Links are one to one, so that cells are chains t
 goes on in the larger of its parts. Two slices are needed at a time, whatever the length of the stack.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import fsum
 from typing import Any
 
@@ -128,7 +129,7 @@ def link_stack(
     ([[[1, 1, 2]], [[1, 1, 2]]], [1.0])
     """
     own = [_ranks(image) for image in labels]
-    links = [link_slices(*pair, least) for pair in zip(own, own[1:], strict=False)]
+    links = [link_slices(*pair, least) for pair in pairwise(own)]
     tables = number_cells([int(image.max()) for image in own], links)
     linked = np.stack([table[image] for table, image in zip(tables, own, strict=True)])
     return linked.astype(np.int64), [pair.agreement for pair in links]
@@ -140,21 +141,17 @@ def _ranks(image: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     return ranks.reshape(image.shape).astype(np.int64) + int(names[0] != 0)
 
 
-def describe_agreement(pairs: Sequence[SliceAgreement]) -> str:
-    """One line on the agreement of neighbouring slices: means, and the worst pair.
+def describe_agreement(pairs: Mapping[int, SliceAgreement]) -> str:
+    """One line on the agreement of each slice z with the next one: means, and the worst pair.
 
-    >>> describe_agreement([SliceAgreement(0.9, 0.8, 0.85, 0.95)])
-    'neighbouring slices: 90.0 % of the pixels stay in their cell, 80.0 % of the cells are linked, mean IoU 0.850, V_rand 0.950'
+    >>> describe_agreement({0: SliceAgreement(0.9, 0.8, 0.85, 0.95)})[:62]
+    'neighbouring slices: 90.0 % of the pixels stay in their cell, '
     """
     names = ("same", "linked", "iou", "v_rand")
-    same, linked, iou, rand = (fsum(getattr(pair, name) for pair in pairs) / len(pairs) for name in names)
-    line = (
-        f"neighbouring slices: {same:.1%} of the pixels stay in their cell, {linked:.1%} of the cells are linked, "
-        f"mean IoU {iou:.3f}, V_rand {rand:.3f}"
-    ).replace("%", " %")
-    if len(pairs) > 1:
-        worst = min(range(len(pairs)), key=lambda index: pairs[index].same)
-        line += f"; the worst are slices {worst + 1} and {worst + 2}, {pairs[worst].same:.1%} of the pixels".replace(
-            "%", " %"
-        )
-    return line
+    means = [fsum(getattr(pair, name) for pair in pairs.values()) / len(pairs) for name in names]
+    worst = min(pairs, key=lambda z: pairs[z].same)
+    return (
+        f"neighbouring slices: {100 * means[0]:.1f} % of the pixels stay in their cell, {100 * means[1]:.1f} % of the "
+        f"cells are linked, mean IoU {means[2]:.3f}, V_rand {means[3]:.3f}; the worst are z = {worst} and {worst + 1}, "
+        f"{100 * pairs[worst].same:.1f} % of the pixels"
+    )

@@ -44,7 +44,8 @@ class StackPages:
                 whole = tifffile.memmap(self.path, mode="r", series=0)
                 image = np.array(whole[z] if len(axes.replace("S", "")) == 3 else whole)
             else:
-                image = np.asarray(series.pages[z].asarray())
+                page: Any = series.pages[z]
+                image = np.asarray(page.asarray())
         if "S" in axes:
             where = axes[1:].index("S") if len(axes) == 4 else axes.index("S")
             image = grey_or_colours(self.path, np.moveaxis(image, where, -1), colour=self._colour)

@@ -41,17 +41,6 @@ class VoxelSize:
         return self.scale[2] * MICROMETRES.get(self.unit, 0.0)
 
 
-def is_zarr(path: Path) -> bool:
-    """Whether a path is that of a Zarr volume: by its ending, or by what is in the directory.
-
-    >>> is_zarr(Path("volume.zarr")), is_zarr(Path("stack.tif"))
-    (True, False)
-    """
-    return path.suffix.lower() == ".zarr" or any(
-        (path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray")
-    )
-
-
 class ZarrVolume:
     """A volume in a directory, of which one slice at a time is read.
 
@@ -68,13 +57,14 @@ class ZarrVolume:
         if not path.is_dir():
             raise ValueError(f"{path} does not exist" if not path.exists() else f"{path} is no directory of Zarr")
         try:
-            node = zarr.open(store=str(path), mode="r")
-            axes, self.voxel, self._array = _image(path, node)
+            node: Any = zarr.open(store=str(path), mode="r")
+            axes, self.voxel, array = _image(path, node)
         except ValueError as error:
             raise error if str(error).startswith(str(path)) else _unreadable(path, error) from error
         except Exception as error:  # metadata can be wrong in many ways
             raise _unreadable(path, error) from error
-        sizes = dict(zip(axes, self._array.shape, strict=True))
+        self._array: Any = array
+        sizes = dict(zip(axes, array.shape, strict=True))
         channels = sizes.get("c", 1)
         self._colours = colour and channels == 3
         if sizes.get("t", 1) != 1 or (channels != 1 and not self._colours):
@@ -124,7 +114,7 @@ def _reason(error: Exception) -> str:
 
 def _image(path: Path, node: Any) -> tuple[list[str], VoxelSize, Any]:
     """Names of the axes, size of a voxel and array of the largest level."""
-    if not isinstance(node, zarr.Group):
+    if isinstance(node, zarr.Array):
         if node.ndim not in (2, 3):
             raise ValueError(f"{path} is an array {node.shape} without names of axes, expected (Z, H, W) or (H, W)")
         return list("zyx"[-node.ndim :]), VoxelSize(), node
@@ -197,10 +187,11 @@ def create_pyramid(
 
     Chunks are one slice deep and packed with a checksum.
     """
-    sides = [tuple(shape[-2:])]
+    sides = [(shape[-2], shape[-1])]
     while max(sides[-1]) > SMALLEST:
         sides.append((math.ceil(sides[-1][0] / 2), math.ceil(sides[-1][1] / 2)))
-    axes = [{"name": axis, "type": "space"} | ({"unit": voxel.unit} if voxel.unit else {}) for axis in "zyx"]
+    space: dict[str, Any] = {"type": "space"}
+    axes = [{"name": axis} | space | ({"unit": voxel.unit} if voxel.unit else {}) for axis in "zyx"]
     first = [{"name": "c", "type": "channel"}] if len(shape) == 4 else []
     datasets = []
     for level, (height, width) in enumerate(sides):
@@ -234,7 +225,7 @@ def create_array(group: Any, name: str, shape: Sequence[int], dtype: str, chunks
 
 def open_pyramid(group: Any, prefix: str, *, nearest: bool = False) -> Pyramid:
     """The levels that `create_pyramid` made, to write to."""
-    arrays = []
+    arrays: list[Any] = []
     while f"{prefix}{len(arrays)}" in group:
         arrays.append(group[f"{prefix}{len(arrays)}"].with_config({"write_empty_chunks": True}))
     return Pyramid(tuple(arrays), nearest)
@@ -254,6 +245,7 @@ def remove_partial_chunks(array: Any, root: Path, z: int) -> None:
     """Remove the files that a process left of slice z when it was killed while it wrote."""
     chunks = array.metadata.encode_chunk_key((0,) * array.ndim).split("/")  # c, 0 …
     channels = array.shape[0] if array.ndim == 4 else None
-    for first in [[]] if channels is None else [[str(channel)] for channel in range(channels)]:
+    firsts: list[list[str]] = [[]] if channels is None else [[str(channel)] for channel in range(channels)]
+    for first in firsts:
         for file in (root / array.path).joinpath(*chunks[: -array.ndim], *first, str(z)).glob("*/*.partial"):
             file.unlink(missing_ok=True)

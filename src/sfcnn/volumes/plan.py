@@ -105,13 +105,13 @@ class Output:
     """The parts of an output, to write to."""
 
     def __init__(self, plan: Plan) -> None:
-        root = zarr.open_group(str(plan.out), mode="r+")
-        self.root = root
+        root: Any = zarr.open_group(str(plan.out), mode="r+")
+        self.root: Any = root
         self.probabilities: Pyramid = open_pyramid(root, "probabilities/")
         self.labels: Pyramid = open_pyramid(root, f"labels/{plan.labels}/", nearest=True)
         self.own: Pyramid = open_pyramid(root, "work/cells/", nearest=True) if plan.cells else self.labels
-        self.slices = root["work/slices"]  #: SLICE_RECORD of each slice
-        self.numbered = root["work/numbered"]  #: LABEL_RECORD of each slice
+        self.slices: Any = root["work/slices"]  #: SLICE_RECORD of each slice
+        self.numbered: Any = root["work/numbered"]  #: LABEL_RECORD of each slice
 
 
 def prepare(plan: Plan, voxel: VoxelSize, *, overwrite: bool = False) -> bool:
@@ -146,7 +146,7 @@ def prepare(plan: Plan, voxel: VoxelSize, *, overwrite: bool = False) -> bool:
 def _made_of(path: Path) -> dict[str, Any] | None:
     """The identity that an output says, None if it is not one."""
     try:
-        attributes = zarr.open_group(str(path), mode="r").attrs.asdict()
+        attributes: dict[str, Any] = zarr.open_group(str(path), mode="r").attrs.asdict()
     except Exception:  # whatever it is, it is not ours
         return None
     made = attributes.get("sfcnn")
@@ -157,7 +157,7 @@ def _create(path: Path, plan: Plan, voxel: VoxelSize, identity: dict[str, Any]) 
     """Write the metadata of an empty output."""
     size = identity["size"]
     classes = plan.network().classes
-    root = zarr.create_group(str(path))
+    root: Any = zarr.create_group(str(path))
     shape = size if len(classes) == 1 else [len(classes), *size]
     name = classes[0] if len(classes) == 1 else "probabilities"
     image = create_pyramid(root, "probabilities/", shape, "float32", name=name, voxel=voxel)

@@ -58,9 +58,9 @@ def segment_volume(
 ) -> VolumeReport:
     """Segment an OME-Zarr volume or a TIFF stack into an OME-Zarr volume, with one slice in memory at a time.
 
-    Without `stack`, what is written is what `sfcnn.cells.segment` returns for the whole volume, bit for bit. If `out` is
-    there from an earlier call with the same volume, network and options, only what is missing or damaged is done. A
-    slice that cannot be read is left out and reported, and the others are done.
+    What is written is what `sfcnn.cells.segment` returns for the whole volume, bit for bit. If `out` is there from an
+    earlier call with the same volume, network and options, only what is missing or damaged is done. A slice that cannot
+    be read is left out and reported, and the others are done.
 
     Args:
         network: of `sfcnn.load`; workers load it from its directory.

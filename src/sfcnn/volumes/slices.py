@@ -21,7 +21,7 @@ from sfcnn.volumes.plan import Output, Plan
 from sfcnn.volumes.source import read_fraction
 
 #: Errors of the system after which no other slice can be written either.
-_FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+_FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def checksum(arrays: Iterable[NDArray[Any]]) -> int:
     """
     value = 0
     for array in arrays:
-        value = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), value)
+        value = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, value)
     return value
 
 

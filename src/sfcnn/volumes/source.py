@@ -6,10 +6,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfcnn.io.files import is_zarr
 from sfcnn.io.pages import StackPages
 from sfcnn.io.pixelsize import PixelSize
 from sfcnn.io.stacks import TIFF, as_fraction
-from sfcnn.io.zarr_volumes import MICROMETRES, VoxelSize, ZarrVolume, is_zarr
+from sfcnn.io.zarr_volumes import MICROMETRES, VoxelSize, ZarrVolume
 
 
 class Slices(Protocol):

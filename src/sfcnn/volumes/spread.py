@@ -2,13 +2,13 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 #: Called with a function and the arguments of each call; yields the number of each call with what it returned or, if
 #: its process died, with the error.
-Spread = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterator[tuple[int, Any]]]
+Spread = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Generator[tuple[int, Any]]]
 
 #: Ways to spread work on this machine; anything else is the address of a scheduler.
 HERE = ("processes", "threads")
@@ -71,7 +71,7 @@ def spread(workers: int | None = None, scheduler: str | None = None) -> Iterator
         yield _by(client)
 
 
-def _alone(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+def _alone(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Generator[tuple[int, Any]]:
     for number, arguments in enumerate(calls):
         yield number, function(*arguments)
 
@@ -79,7 +79,7 @@ def _alone(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> It
 def _by(client: Any) -> Spread:
     """Spread calls over the workers of a client. A call whose worker dies is made again by another one."""
 
-    def run(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+    def run(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Generator[tuple[int, Any]]:
         from distributed import KilledWorker, as_completed
 
         futures = {client.submit(function, *arguments, pure=False): number for number, arguments in enumerate(calls)}

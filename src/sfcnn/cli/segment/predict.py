@@ -15,9 +15,9 @@ def parser(prog: str) -> Parser:
         "for, or NAME-probabilities.tif with a channel for each of several classes), and NAME-cells.tif with a number\n"
         "for each cell if the network looks for membranes, else NAME-labels.tif with the class of each pixel. Images\n"
         "may have any size: they are processed in tiles, and with the default halo tiles leave no trace.\n\n"
-        "A volume that does not fit into memory, OME-Zarr or a TIFF stack, is segmented slice by slice into an OME-Zarr\n"
-        "volume: name it with --out OUT.zarr. Started again, the command does what is missing. Slices that cannot be\n"
-        "read are reported at the end, with exit code 2, and all others are done.",
+        "Volumes larger than memory, OME-Zarr or TIFF stacks, are segmented slice by slice with --out OUT.zarr, into\n"
+        "an OME-Zarr volume. Started again, the command does what is missing. Slices that cannot be read are\n"
+        "reported at the end, with exit code 2, and all others are done.",
         examples=(
             f"{prog} isbi2012 volume.tif --out segmented",
             f"{prog} runs/em slices/ --out segmented --tile 256 --average all --no-cells",
@@ -122,10 +122,10 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
 
 def _check_files(arguments: argparse.Namespace) -> None:
     """Raise if files are named that need an output of another kind, or options that are for volumes alone."""
+    from sfcnn.io.files import is_zarr
+
     for path in arguments.images:
-        if path.suffix.lower() == ".zarr" or any(
-            (path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray")
-        ):
+        if is_zarr(path):
             raise ValueError(
                 f"{path} is a volume, whose result is a volume: expected --out OUT.zarr, got {arguments.out}"
             )
@@ -146,9 +146,8 @@ def _run_volume(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--out {arguments.out} is one volume, expected one to segment, got {len(arguments.images)}")
     (source,) = arguments.images
     network = load(find_run(arguments.run), device=arguments.device)
-    names = ("invert", "average", "tile", "halo", "cells", "stack", "forest", "pixel_size", "slices")
-    names += ("workers", "scheduler", "fill_missing", "overwrite")
-    options = {name: getattr(arguments, name) for name in names}
+    given = vars(arguments)
+    options = {name: given[name] for name in given.keys() - {"run", "images", "out", "device"}}
     console = make_console()
     with progress(console) as report:
         found = segment_volume(network, source, arguments.out, report=report, warn=console.print, **options)
@@ -156,11 +155,11 @@ def _run_volume(arguments: argparse.Namespace) -> None:
     cells = f", {found.cells} cells" if found.cells else ""
     console.print(f"wrote {arguments.out}: {found.done} of {found.slices} slices{kept}{cells}")
     if found.agreement:
-        console.print(describe_agreement(list(found.agreement.values())))
+        console.print(describe_agreement(found.agreement))
     if found.failed:
         z, reason = next(iter(found.failed.items()))
         others = [str(other) for other in found.failed if other != z]
         more = f"; so did z = {', '.join(others[:20])}{' …' if len(others) > 20 else ''}" if others else ""
         raise ValueError(
-            f"{len(found.failed)} of {found.slices} slices failed, start again to do only these: z = {z}: {reason}{more}"
+            f"{len(found.failed)} of {found.slices} slices failed, start again to do these: z = {z}: {reason}{more}"
         )
