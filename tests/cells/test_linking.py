@@ -14,7 +14,7 @@ def random_slices(count: int = 2, cells: int = 9) -> list[NDArray[np.int64]]:
     """Blocks of cells with noise, with some pixels of no cell."""
     blocks = np.kron(np.arange(1, cells + 1).reshape(3, 3), np.ones((8, 8), np.int64))
     noise = RANDOM.integers(0, cells + 1, (count, *blocks.shape))
-    return list(np.where(RANDOM.random(noise.shape) < 0.4, noise, blocks))
+    return list(np.where(RANDOM.random(noise.shape) < 0.2, noise, blocks))
 
 
 def by_hand(before: NDArray[np.int64], after: NDArray[np.int64], least: float) -> set[tuple[int, int]]:

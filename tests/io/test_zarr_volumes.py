@@ -24,7 +24,7 @@ def write(path: Path, format: Any, axes: str) -> None:
         VOLUME.reshape(*(1 for axis in axes if axis in "tc"), *VOLUME.shape),
         zarr.create_group(str(path), zarr_format=format.zarr_format),
         axes=axes,
-        scale={"z": 50.0, "y": 4.0, "x": 4.0},
+        scale={axis: {"z": 50.0, "y": 4.0, "x": 4.0}.get(axis, 1.0) for axis in axes},
         axes_units=dict.fromkeys("zyx", "nanometer"),
         scale_factors=[2],
         fmt=format,

@@ -16,6 +16,7 @@ from ome_zarr.reader import Reader
 
 from segmentation.test_predict import make_run
 from sfcnn.cells import segment
+from sfcnn.io import zarr_volumes
 from sfcnn.io.stacks import write_stack
 from sfcnn.io.zarr_volumes import ZarrVolume
 from sfcnn.segmentation import Segmenter
@@ -96,10 +97,13 @@ def test_several_classes_of_colours(tmp_path: Path) -> None:
         segment_volume(network, tmp_path / "rgb.tif", tmp_path / "other.zarr", stack=True)
 
 
-def test_readers_and_the_validator_of_ome_zarr_accept_it(network: Segmenter, tmp_path: Path) -> None:
-    """Also where there are several levels."""
-    images = np.random.default_rng(0).integers(0, 255, (2, 301, 260)).astype(np.uint8)
-    make_volume(tmp_path / "em.zarr", images)
+def test_readers_and_the_validator_of_ome_zarr_accept_it(
+    network: Segmenter, images: NDArray[np.uint8], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there are several levels and chunks."""
+    monkeypatch.setattr(zarr_volumes, "SMALLEST", 40)
+    monkeypatch.setattr(zarr_volumes, "CHUNK", 32)
+    make_volume(tmp_path / "em.zarr", images[:2, :61, :60])
     out = tmp_path / "out.zarr"
     segment_volume(network, tmp_path / "em.zarr", out)
     model: Any = ome_zarr_models.open_ome_zarr(str(out))
@@ -110,11 +114,11 @@ def test_readers_and_the_validator_of_ome_zarr_accept_it(network: Segmenter, tmp
     url: Any = parse_url(str(out))
     image, _, cells = Reader(url)()
     for node in (image, cells):
-        assert [level.shape for level in node.data] == [(2, 301, 260), (2, 151, 130)]
+        assert [level.shape for level in node.data] == [(2, 61, 60), (2, 31, 30)]
         scales = [parts[0]["scale"] for parts in node.metadata["coordinateTransformations"]]
         assert scales == [[0.05, 0.004, 0.004], [0.05, 0.008, 0.008]]
     fine, coarse = (np.asarray(level) for level in image.data)
-    np.testing.assert_allclose(coarse[:, :150], fine[:, :300].reshape(2, 150, 2, 130, 2).mean((2, 4)), rtol=1e-6)
+    np.testing.assert_allclose(coarse[:, :30], fine[:, :60].reshape(2, 30, 2, 30, 2).mean((2, 4)), rtol=1e-6)
     fine, coarse = (np.asarray(level) for level in cells.data)
     np.testing.assert_array_equal(coarse, fine[:, ::2, ::2])
 
@@ -193,7 +197,7 @@ def test_a_full_disk_ends_it_and_nothing_is_lost(
     with pytest.raises(OSError, match="No space left"):
         segment_volume(network, volume, out)
     assert list(tmp_path.glob("*out*")) == []  # not even begun
-    for files in (20, 5, 7):
+    for files in (30, 5, 7):
         room = files
         with pytest.raises(OSError, match=r"out\.zarr: .*No space left on device.*; start again to continue"):
             segment_volume(network, volume, out)

@@ -6,13 +6,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sfcnn.cells.apply import check_stack, said_size, wants_cells
 from sfcnn.cells.linking import LEAST_OVERLAP, Links, SliceAgreement, check_overlap, number_cells
 from sfcnn.segmentation import Segmenter
 from sfcnn.volumes.plan import Output, Plan, prepare
-from sfcnn.volumes.slices import Outcome, link_slice, number_slice, segment_slice
+from sfcnn.volumes.slices import Outcome, link_slice, number_slice, read_record, segment_slice
 from sfcnn.volumes.source import open_volume
 from sfcnn.volumes.spread import Spread, check_spread, spread
 
@@ -122,8 +120,8 @@ def _finish(
     failed = {outcome.z: outcome.error for outcome in first if outcome.error}
     kept = sum(outcome.kept for outcome in first)
     output = Output(plan)
-    records = np.asarray(output.slices[:])
-    there = [z for z in range(len(records)) if records[z, 0] and z not in failed]
+    records = [read_record(output.slices, z) for z in range(output.slices.shape[0])]
+    there = [z for z, record in enumerate(records) if record[0] and z not in failed]
     known = set(there)
     links: dict[int, Links] = {}
     total = 0
@@ -135,7 +133,7 @@ def _finish(
                     links[outcome.z] = outcome.links
                 else:
                     failed[outcome.z] = outcome.error
-        counts = [int(records[z, 3]) if z in known else 0 for z in range(len(records))]
+        counts = [records[z][3] if z in known else 0 for z in range(len(records))]
         tables = list(number_cells(counts, (links.get(z) for z in range(len(counts) - 1))))
         total = max(int(table.max()) for table in tables)
         numbered = _run(plan, run, number_slice, [(plan, z, tables[z]) for z in there], "cells", report)

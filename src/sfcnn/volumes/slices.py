@@ -63,7 +63,7 @@ def _segment_slice(plan: Plan, z: int) -> Outcome:
     except OSError as error:  # of this slice; of the output it would be an error of all
         raise ValueError(str(error)) from error
     seen = checksum([image])
-    done, before, written, _ = (int(value) for value in output.slices[z])
+    done, before, written, _ = read_record(output.slices, z)
     if done and before == seen and _stored(z, output.probabilities, output.own) == written:
         return Outcome(z, kept=True)
     found = segment(network, image, cells=plan.cells, forest=plan.trees(), **plan.options)
@@ -91,7 +91,7 @@ def number_slice(plan: Plan, z: int, table: NDArray[np.uint32]) -> Outcome:
     try:
         output = Output(plan)
         names = checksum([table])
-        done, before, written = (int(value) for value in output.numbered[z])
+        done, before, written = read_record(output.numbered, z)
         if done and before == names and _stored(z, output.labels) == written:
             return Outcome(z, kept=True)
         labels = table[np.asarray(output.own.arrays[0][z])]
@@ -102,6 +102,14 @@ def number_slice(plan: Plan, z: int, table: NDArray[np.uint32]) -> Outcome:
         return Outcome(z)
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
         return _failed(z, error)
+
+
+def read_record(records: Any, z: int) -> list[int]:
+    """The record of slice z; zeros if there is none that can be read."""
+    try:
+        return [int(value) for value in records[z]]
+    except Exception:  # decoders raise errors of many kinds; the slice is done again then
+        return [0] * records.shape[1]
 
 
 def _stored(z: int, *pyramids: Pyramid) -> int:
