@@ -112,7 +112,7 @@ def test_a_call_that_kills_each_worker_is_given_up_and_the_others_are_made() -> 
     assert found == {0: 0, 2: 2, 3: 3}
 
 
-def test_a_process_killed_before_any_file_it_writes_is_continued(
+def test_processes_killed_while_they_write_are_continued(
     network: Segmenter, volume: Path, images: NDArray[np.uint8], tmp_path: Path
 ) -> None:
     """Nothing that is half written is trusted, and what is there is kept."""
@@ -127,8 +127,9 @@ def test_a_process_killed_before_any_file_it_writes_is_continued(
     )
     assert done.returncode == 0, done.stderr
     kills, kept = map(int, done.stdout.split())
-    assert kills > 20
-    assert kept == 2
+    assert kills > 4
+    assert kept == 2  # by those that were killed
+    assert contents(tmp_path / "killed.zarr") == contents(tmp_path / "whole.zarr")
 
 
 def test_schedulers_that_are_not_there_are_named(

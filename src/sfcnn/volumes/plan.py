@@ -10,6 +10,7 @@ The output is an OME-Zarr image with labels; `napari` and Fiji open it as such:
 The root says what it was made of, so that nothing else is ever added to it.
 """
 
+import glob
 import hashlib
 import json
 import shutil
@@ -132,6 +133,8 @@ def prepare(plan: Plan, voxel: VoxelSize, *, overwrite: bool = False) -> bool:
                 "choose another name or pass --overwrite"
             )
     plan.out.parent.mkdir(parents=True, exist_ok=True)
+    for left in plan.out.parent.glob(f".{glob.escape(plan.out.stem)}-*.part"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(dir=plan.out.parent, prefix=f".{plan.out.stem}-", suffix=".part"))
     try:
         _create(temporary / "new", plan, voxel, identity)
