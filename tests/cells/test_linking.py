@@ -61,7 +61,8 @@ def test_a_cell_that_divides_goes_on_in_its_larger_part() -> None:
     stack, agreement = link_stack(np.array([[[1, 1, 1, 1, 1, 2]], [[3, 3, 3, 4, 4, 5]], [[1, 1, 1, 2, 2, 3]]]))
     assert stack.tolist() == [[[1, 1, 1, 1, 1, 2]], [[1, 1, 1, 3, 3, 2]], [[1, 1, 1, 3, 3, 2]]]
     assert [pair.same for pair in agreement] == [4 / 6, 1]
-    assert (agreement[0].linked, agreement[0].iou) == (4 / 5, pytest.approx(0.8))
+    assert agreement[0].linked == 4 / 5
+    assert agreement[0].iou == pytest.approx(0.8)
     assert "z = 0 and 1, 66.7 % of the pixels" in describe_agreement(dict(enumerate(agreement)))
 
 

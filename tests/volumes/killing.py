@@ -19,8 +19,8 @@ from sfcnn.segmentation import load
 from sfcnn.volumes import segment_volume
 
 
-def start(directory: Path, out: Path, writes: int) -> int:
-    """Segment the volume in a process that is killed before it gives one more file its name than these.
+def start(directory: Path, out: Path, place: str, writes: int) -> int:
+    """Segment the volume in a process that is killed before it names one more file at a place than these.
 
     Returns -9 if it was, and how many slices were there before if not.
     """
@@ -30,7 +30,7 @@ def start(directory: Path, out: Path, writes: int) -> int:
         replace = Path.replace
 
         def killed(self: Path, target: Path) -> Path:
-            if next(done) == writes:
+            if place in str(target) and next(done) == writes:
                 os.kill(os.getpid(), signal.SIGKILL)
             return replace(self, target)
 
@@ -44,13 +44,12 @@ def main(directory: Path) -> None:
     """Nothing of Zarr runs in this process, which forks: its threads would not be in the child."""
     assert "tmp_path.replace(path)" in Path(_local.__file__).read_text()  # that is how Zarr names a file
     out = directory / "killed.zarr"
-    assert start(directory, out, 5) == -signal.SIGKILL  # before there is an output
+    codes = [start(directory, out, ".killed-", 5)]  # while the output is made
+    assert codes == [-signal.SIGKILL]
     assert not out.exists()
-    assert start(directory, out, 40) == -signal.SIGKILL  # with an output, but before its end
-    codes = [-signal.SIGKILL]
     for writes in count():
+        codes.append(start(directory, out, str(out), writes))
         assert out.exists()
-        codes.append(start(directory, out, writes))
         if codes[-1] != -signal.SIGKILL:
             break
     assert not list(directory.glob(".killed-*")), "what was left of the first is there"

@@ -70,7 +70,12 @@ def test_a_cluster_gives_what_one_process_gives_even_if_a_worker_is_killed(
         assert contents(tmp_path / "two.zarr") == contents(tmp_path / "whole.zarr")
 
         out = tmp_path / "killed.zarr"
-        killer = threading.Thread(target=lambda: (wait_for(out / "work/slices/c/0/0"), workers[0].kill()))
+
+        def kill() -> None:
+            wait_for(out / "work/slices/c/0/0")
+            workers[0].kill()
+
+        killer = threading.Thread(target=kill)
         killer.start()
         assert main([*words, "--out", str(out), *options]) == 0
         killer.join()

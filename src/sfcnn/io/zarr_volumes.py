@@ -247,5 +247,6 @@ def remove_partial_chunks(array: Any, root: Path, z: int) -> None:
     channels = array.shape[0] if array.ndim == 4 else None
     firsts: list[list[str]] = [[]] if channels is None else [[str(channel)] for channel in range(channels)]
     for first in firsts:
-        for file in (root / array.path).joinpath(*chunks[: -array.ndim], *first, str(z)).glob("*/*.partial"):
+        directory = (root / array.path).joinpath(*chunks[: -array.ndim], *first, str(z))
+        for file in [*directory.glob("*.partial"), *directory.glob("*/*.partial")]:
             file.unlink(missing_ok=True)

@@ -176,5 +176,7 @@ def _describe(plan: Plan, output: Output, result: VolumeReport) -> None:
         **({"cells": result.cells} if plan.cells else {}),
         **({"agreement": {str(z): asdict(pair) for z, pair in result.agreement.items()}} if result.agreement else {}),
     }
+    for left in plan.out.glob("zarr.*.partial"):  # by a process that was killed here
+        left.unlink(missing_ok=True)
     if found != before:
         output.root.attrs["sfcnn"] = found

@@ -68,7 +68,7 @@ def _segment_slice(plan: Plan, z: int) -> Outcome:
         return Outcome(z, kept=True)
     found = segment(network, image, cells=plan.cells, forest=plan.trees(), **plan.options)
     own = found.labels.astype(np.uint32 if plan.cells else np.uint8)
-    for array in (*output.probabilities.arrays, *output.own.arrays):
+    for array in (*output.probabilities.arrays, *output.own.arrays, output.slices):
         remove_partial_chunks(array, plan.out, z)
     output.probabilities.write(z, found.probabilities)
     output.own.write(z, own)
@@ -95,7 +95,7 @@ def number_slice(plan: Plan, z: int, table: NDArray[np.uint32]) -> Outcome:
         if done and before == names and _stored(z, output.labels) == written:
             return Outcome(z, kept=True)
         labels = table[np.asarray(output.own.arrays[0][z])]
-        for array in output.labels.arrays:
+        for array in (*output.labels.arrays, output.numbered):
             remove_partial_chunks(array, plan.out, z)
         output.labels.write(z, labels)
         output.numbered[z] = np.array([1, names, checksum(output.labels.levels(labels))], np.uint32)
