@@ -23,7 +23,7 @@ from sfcnn.steering import steer
 from sfcnn.subgroups import restrict
 
 if TYPE_CHECKING:
-    from sfcnn import cells, classification, export, migration, models, segmentation
+    from sfcnn import cells, classification, export, migration, models, segmentation, volumes
     from sfcnn.pretrained import load
 
 __version__ = version("sfcnn")
@@ -54,10 +54,11 @@ __all__ = [
     "rotate_features",
     "segmentation",
     "steer",
+    "volumes",
 ]
 
 #: Imported when they are first used, since not everybody needs them, or has the packages that they need.
-_LAZY = ("cells", "classification", "export", "migration", "models", "segmentation")
+_LAZY = ("cells", "classification", "export", "migration", "models", "segmentation", "volumes")
 
 
 def __getattr__(name: str) -> object:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from sfcnn.cells.forest import Forest
+from sfcnn.cells.linking import SliceAgreement, describe_agreement, link_stack
 from sfcnn.cells.pipeline import find_cells
 from sfcnn.io.files import check_output
 from sfcnn.io.pixelsize import read_pixel_size
@@ -27,15 +28,19 @@ class Segmentation:
 
     probabilities: NDArray[np.float32]  #: (H, W) or (Z, H, W); several classes are (K, H, W) or (Z, K, H, W)
     labels: NDArray[np.int64]  #: (H, W) or (Z, H, W): cells from 1 on, or classes from 0 on
+    agreement: tuple[SliceAgreement, ...] = ()  #: of each slice with the next, if cells are linked through slices
 
 
-def segment(network: Segmenter, images: ArrayLike, *, cells: bool | None = None, **options: Any) -> Segmentation:
+def segment(
+    network: Segmenter, images: ArrayLike, *, cells: bool | None = None, stack: bool = False, **options: Any
+) -> Segmentation:
     """Probabilities of an image or of slices, and the cells between membranes or the class of each pixel.
 
     Args:
         network: of `sfcnn.load`.
         images: (H, W) or (Z, H, W), from black, 0, to white, 1; RGB with a last axis of 3.
         cells: find cells; by default if the network looks for membranes.
+        stack: link cells through slices (`sfcnn.cells.linking`), so that they have the same label in each.
         options: of `Segmenter.predict`, and `forest`, a `Forest` or None, by default that of the network's run.
 
     >>> import sfcnn
@@ -45,12 +50,17 @@ def segment(network: Segmenter, images: ArrayLike, *, cells: bool | None = None,
     """
     if not isinstance(network, Segmenter):
         raise ValueError(f"expected a network that segments, like sfcnn.load('isbi2012'), got {type(network).__name__}")
+    check_stack(network, cells, stack=stack)
     forest = options.pop("forest") if "forest" in options else run_forest(network)
     probabilities = network.predict(images, **options)
     if wants_cells(network, cells):
         scale = network.scale(options.get("pixel_size", 0.0))
         raw = 1 - np.asarray(images) if options.get("invert") else np.asarray(images)
-        return Segmentation(probabilities, _cells(probabilities, raw, forest, scale))
+        labels = _cells(probabilities, raw, forest, scale)
+        if not stack or labels.ndim == 2:
+            return Segmentation(probabilities, labels)
+        linked, agreement = link_stack(labels)
+        return Segmentation(probabilities, linked, tuple(agreement))
     if len(network.classes) == 1:
         return Segmentation(probabilities, (probabilities > 0.5).astype(np.int64))
     return Segmentation(probabilities, probabilities.argmax(-3))
@@ -61,6 +71,12 @@ def wants_cells(network: Segmenter, cells: bool | None) -> bool:
     if cells and len(network.classes) > 1:
         raise ValueError(f"cells need a network that looks for membranes alone, this one tells {network.classes}")
     return network.classes == (MEMBRANES,) if cells is None else cells
+
+
+def check_stack(network: Segmenter, cells: bool | None, *, stack: bool) -> None:
+    """Raise if there are no cells to be linked through slices."""
+    if stack and not wants_cells(network, cells):
+        raise ValueError(f"only cells can be linked through slices, and none are looked for: {network.classes} alone")
 
 
 def run_forest(network: Segmenter) -> Forest | None:
@@ -99,6 +115,7 @@ def segment_files(
     out: Path,
     *,
     cells: bool | None = None,
+    stack: bool = False,
     pixel_size: float | None = None,
     overwrite: bool = False,
     report: Callable[[str, float], None] = lambda name, done: None,
@@ -113,15 +130,16 @@ def segment_files(
     NAME-cells.tif          a number for each cell, in the place of the classes
 
     Args:
-        network, cells: as in `segment`.
+        network, cells, stack: as in `segment`.
         files: TIFF stacks or images.
         out: directory for the results.
         pixel_size: in micrometres, 0 to leave images as they are; by default what each file says of itself.
         overwrite: replace files that exist.
         report: called with a file's name and the part of it that is done.
-        warn: called with a line about a file whose pixel size cannot be meant.
+        warn: called with a line about a file whose pixel size cannot be meant, or about the agreement of its slices.
         options: of `segment`.
     """
+    check_stack(network, cells, stack=stack)
     options.setdefault("forest", run_forest(network))
     endings = _endings(network, cells)
     outputs = {file: [out / f"{file.stem}-{ending}.tif" for ending in endings] for file in files}
@@ -132,11 +150,12 @@ def segment_files(
         check_output(path, overwrite=overwrite)
     for file, paths in outputs.items():
         pixels = read_pixel_size(file)
-        size = _said_size(network, pixels.micrometres, file, warn) if pixel_size is None else pixel_size
+        size = said_size(network, pixels.micrometres, file, warn) if pixel_size is None else pixel_size
         found = segment(
             network,
             _read(file, network),
             cells=cells,
+            stack=stack,
             pixel_size=size,
             progress=lambda done, name=file.name: report(name, done),
             **options,
@@ -145,10 +164,12 @@ def segment_files(
         if len(network.classes) > 1 and found.probabilities.ndim == 3:
             stacks[paths[0]] = found.probabilities[None]  # channels of one slice
         write_stacks(stacks, pixels=pixels, overwrite=overwrite)
+        if found.agreement:
+            warn(f"{file.name}: {describe_agreement(dict(enumerate(found.agreement)))}")
         yield from paths
 
 
-def _said_size(network: Segmenter, size: float, file: Path, warn: Callable[[str], None]) -> float:
+def said_size(network: Segmenter, size: float, file: Path, warn: Callable[[str], None]) -> float:
     """The size of pixels that a file says, 0 if it is absurd: programs write what they please where none is known."""
     try:
         network.scale(size)

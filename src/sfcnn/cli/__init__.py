@@ -64,6 +64,7 @@ EXTRAS = {
     "bioimage_cpp": ("bioimage-cpp", "em"),
     "skimage": ("scikit-image", "em"),
     "sklearn": ("scikit-learn", "em"),
+    **{name: (name, "volumes") for name in ("dask", "distributed", "zarr")},
     **{name: (name, "export") for name in ("onnx", "onnxruntime", "onnxscript")},
 }
 

@@ -21,6 +21,17 @@ def data_directory(option: Path | None = None) -> Path | None:
     return Path(variable) if variable else None
 
 
+def is_zarr(path: Path) -> bool:
+    """Whether a path is that of a Zarr volume: by its ending, or by what is in the directory.
+
+    >>> is_zarr(Path("volume.zarr")), is_zarr(Path("stack.tif"))
+    (True, False)
+    """
+    return path.suffix.lower() == ".zarr" or any(
+        (path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray")
+    )
+
+
 def check_output(path: Path, *, overwrite: bool) -> None:
     """Raise if `path` cannot become an output file: a directory, an existing file, or no place to put it."""
     if path.is_dir():

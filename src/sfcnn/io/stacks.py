@@ -41,27 +41,38 @@ def read_stack(path: Path, *, colour: bool = False) -> NDArray[Any]:
     Bits become 0 and 255. A table of colours, which Fiji stores beside labels, is left out. With `colour`, slices that
     are not grey are (Z, H, W, 3); without, they are a mistake.
     """
-    with _named_errors(path), tifffile.TiffFile(path) as file:
-        if not file.pages:
-            raise tifffile.TiffFileError("it has no pages")
-        _check_chain(path, file)
-        series, *others = file.series
-        if others:
-            sizes = sorted({str(part.shape) for part in file.series})
-            raise ValueError(f"{path} has pages that do not fit together, of sizes {', '.join(sizes)}")
-        if series.nbytes > _DEFLATE * path.stat().st_size:
-            raise ValueError(f"{path} is damaged: too small for the numbers {series.shape} that it announces")
-        if series.keyframe.photometric == tifffile.PHOTOMETRIC.MINISWHITE:
-            raise ValueError(
-                f"{path} is stored with white as 0: save it with black as 0, after inverting it if need be"
-            )
+    with named_errors(path), tifffile.TiffFile(path) as file:
+        series = one_series(path, file)
         array, axes = series.asarray(), series.axes
     if "S" in axes:
-        array, axes = _grey(path, np.moveaxis(array, axes.index("S"), -1), colour=colour), axes.replace("S", "")
+        array = grey_or_colours(path, np.moveaxis(array, axes.index("S"), -1), colour=colour)
+    return checked_pixels(path, array if len(slice_axes(path, series)) == 3 else array[None])
+
+
+def one_series(path: Path, file: tifffile.TiffFile) -> tifffile.TiffPageSeries:
+    """The pages of a TIFF file, if they belong together and can be read."""
+    if not file.pages:
+        raise tifffile.TiffFileError("it has no pages")
+    _check_chain(path, file)
+    series, *others = file.series
+    if others:
+        sizes = sorted({str(part.shape) for part in file.series})
+        raise ValueError(f"{path} has pages that do not fit together, of sizes {', '.join(sizes)}")
+    if series.nbytes > _DEFLATE * path.stat().st_size:
+        raise ValueError(f"{path} is damaged: too small for the numbers {series.shape} that it announces")
+    if series.keyframe.photometric == tifffile.PHOTOMETRIC.MINISWHITE:
+        raise ValueError(f"{path} is stored with white as 0: save it with black as 0, after inverting it if need be")
+    return series
+
+
+def slice_axes(path: Path, series: tifffile.TiffPageSeries) -> str:
+    """The axes of pages without that of colours, if they are slices ZYX or one image YX."""
+    axes: str = series.axes.replace("S", "")
     if not axes.endswith("YX") or len(axes) > 3 or axes.startswith("C"):
         hint = ": if its channels are slices, save them as such" if axes.startswith("C") else ""
-        raise ValueError(f"{path} has the axes {axes} {array.shape}, expected slices ZYX or one image YX{hint}")
-    return _checked(path, array if len(axes) == 3 else array[None])
+        shape = tuple(size for size, axis in zip(series.shape, series.axes, strict=True) if axis != "S")
+        raise ValueError(f"{path} has the axes {axes} {shape}, expected slices ZYX or one image YX{hint}")
+    return axes
 
 
 def _check_chain(path: Path, file: tifffile.TiffFile) -> None:
@@ -91,7 +102,7 @@ def read_image(path: Path, *, colour: bool = False) -> NDArray[Any]:
         if len(stack) > 1:
             raise ValueError(f"{path} has {len(stack)} slices, expected one image")
         return stack[0]
-    with _named_errors(path), Image.open(path, formats=FORMATS) as image:
+    with named_errors(path), Image.open(path, formats=FORMATS) as image:
         upright = ImageOps.exif_transpose(image)
         modes = {"P": "RGBA", "1": "L", "CMYK": "RGB", "YCbCr": "RGB"}
         stored = upright.convert(modes[upright.mode]) if upright.mode in modes else upright
@@ -100,9 +111,9 @@ def read_image(path: Path, *, colour: bool = False) -> NDArray[Any]:
         if array[..., -1].min() < 255:
             raise ValueError(f"{path} has transparent pixels: save it without")
         array = array[..., :-1]
-    array = _grey(path, array, colour=colour) if array.ndim == 3 else array
+    array = grey_or_colours(path, array, colour=colour) if array.ndim == 3 else array
     # Older versions of Pillow give 16 bits as int32.
-    return _checked(path, array.astype(np.uint16) if array.dtype == np.int32 else array)
+    return checked_pixels(path, array.astype(np.uint16) if array.dtype == np.int32 else array)
 
 
 def read_mask(path: Path) -> NDArray[Any]:
@@ -110,7 +121,7 @@ def read_mask(path: Path) -> NDArray[Any]:
     if path.suffix.lower() in TIFF:
         stack = read_stack(path)
         return stack if len(stack) > 1 else stack[0]
-    with _named_errors(path), Image.open(path, formats=FORMATS) as image:
+    with named_errors(path), Image.open(path, formats=FORMATS) as image:
         if image.mode == "P":
             return np.array(image)
     return read_image(path)
@@ -187,10 +198,10 @@ def _check_writable(path: Path, stack: NDArray[Any]) -> None:
         )
     if stack.dtype.name not in WRITABLE:
         raise ValueError(f"cannot write numbers of type {stack.dtype} to {path}, expected one of {', '.join(WRITABLE)}")
-    _checked(path, stack)
+    checked_pixels(path, stack)
 
 
-def _grey(path: Path, channels: NDArray[Any], *, colour: bool) -> NDArray[Any]:
+def grey_or_colours(path: Path, channels: NDArray[Any], *, colour: bool) -> NDArray[Any]:
     """The first of the channels (…, S), if all are the same; else three of them, if colours are wanted."""
     if not (channels != channels[..., :1]).any():
         return channels[..., 0]
@@ -201,7 +212,7 @@ def _grey(path: Path, channels: NDArray[Any], *, colour: bool) -> NDArray[Any]:
     return channels[..., :3]
 
 
-def _checked(path: Path, array: NDArray[Any]) -> NDArray[Any]:
+def checked_pixels(path: Path, array: NDArray[Any]) -> NDArray[Any]:
     """Numbers in the byte order of this machine, if there are any and all are finite."""
     if not array.size:
         raise ValueError(f"{path} has no pixels: its size is {array.shape}")
@@ -232,7 +243,7 @@ class _Complaints(logging.Handler):
 
 
 @contextmanager
-def _named_errors(path: Path) -> Iterator[None]:
+def named_errors(path: Path) -> Iterator[None]:
     """Turn whatever a decoder says of a file into one line with its name."""
     if not path.is_file():
         raise ValueError(f"{path} is a folder, expected a file" if path.is_dir() else f"{path} does not exist")

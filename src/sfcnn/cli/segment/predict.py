@@ -14,18 +14,27 @@ def parser(prog: str) -> Parser:
         "its size are written: probabilities from 0 to 1 (NAME-membranes.tif, after the class that the network looks\n"
         "for, or NAME-probabilities.tif with a channel for each of several classes), and NAME-cells.tif with a number\n"
         "for each cell if the network looks for membranes, else NAME-labels.tif with the class of each pixel. Images\n"
-        "may have any size: they are processed in tiles, and with the default halo tiles leave no trace.",
+        "may have any size: they are processed in tiles, and with the default halo tiles leave no trace.\n\n"
+        "Volumes larger than memory, OME-Zarr or TIFF stacks, are segmented slice by slice with --out OUT.zarr, into\n"
+        "an OME-Zarr volume. Started again, the command does what is missing. Slices that cannot be read are\n"
+        "reported at the end, with exit code 2, and all others are done.",
         examples=(
             f"{prog} isbi2012 volume.tif --out segmented",
             f"{prog} runs/em slices/ --out segmented --tile 256 --average all --no-cells",
             f"{prog} runs/vessels photograph.jpg --out segmented",
+            f"{prog} isbi2012 volume.zarr --out cells.zarr --stack --workers 4",
+            f"{prog} isbi2012 volume.zarr --out cells.zarr --scheduler tcp://host:8786",
         ),
     )
     parser.add_argument(
         "run", metavar="RUN", help="directory that `sfcnn segment train` made, or isbi2012, which comes with sfcnn"
     )
-    parser.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="TIFF stacks, images, or folders of them")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory for the results")
+    parser.add_argument(
+        "images", type=Path, nargs="+", metavar="IMAGE", help="TIFF stacks, images, folders of them, or a .zarr volume"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="directory for the results, or OUT.zarr for a volume"
+    )
     parser.add_argument("--invert", action="store_true", help="exchange black and white before the network sees images")
     parser.add_argument(
         "--pixel-size",
@@ -51,13 +60,43 @@ def parser(prog: str) -> Parser:
         metavar="FOREST.safetensors",
         help="classify cell borders with a model from `train-edges` (default: RUN/edges.safetensors, if there)",
     )
+    parser.add_argument(
+        "--stack", action="store_true", help="link cells through slices, and say how well neighbouring slices agree"
+    )
     add_device(parser)
     add_overwrite(parser)
+    volumes = parser.add_argument_group("volumes, with --out OUT.zarr")
+    volumes.add_argument(
+        "--slices", type=_range, metavar="START:STOP", help="segment these only, counted from 0 (default: all)"
+    )
+    volumes.add_argument(
+        "--workers", type=int, metavar="N", help="slices at the same time on this machine (default: 1)"
+    )
+    volumes.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask cluster, or `processes` (default) or `threads` for --workers on this machine",
+    )
+    volumes.add_argument(
+        "--fill-missing", action="store_true", help="take missing chunks for Zarr's fill value, not for a mistake"
+    )
     return parser
 
 
+def _range(text: str) -> range:
+    """START:STOP."""
+    start, colon, stop = text.partition(":")
+    if not colon or not start.isdecimal() or not stop.isdecimal() or len(text) > 20:
+        raise argparse.ArgumentTypeError(f"expected START:STOP like 0:10, got {text!r}")
+    return range(int(start), int(stop))
+
+
 def run(prog: str, arguments: argparse.Namespace) -> None:
-    """Load the network, segment file by file."""
+    """Load the network, segment file by file, or a volume slice by slice."""
+    if arguments.out.suffix.lower() == ".zarr":
+        _run_volume(arguments)
+        return
+    _check_files(arguments)
     from sfcnn.cells.apply import segment_files
     from sfcnn.cells.forest import Forest
     from sfcnn.cli.console import make_console, progress
@@ -66,7 +105,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     from sfcnn.segmentation import load
 
     network = load(find_run(arguments.run), device=arguments.device)
-    names = ("invert", "average", "tile", "halo", "cells", "pixel_size", "overwrite")
+    names = ("invert", "average", "tile", "halo", "cells", "pixel_size", "overwrite", "stack")
     options = {name: getattr(arguments, name) for name in names}
     if arguments.forest is not None:
         options["forest"] = Forest.load(arguments.forest)
@@ -79,3 +118,48 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         )
     for path in written:
         console.print(f"wrote {path}")
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Raise if files are named that need an output of another kind, or options that are for volumes alone."""
+    from sfcnn.io.files import is_zarr
+
+    for path in arguments.images:
+        if is_zarr(path):
+            raise ValueError(
+                f"{path} is a volume, whose result is a volume: expected --out OUT.zarr, got {arguments.out}"
+            )
+    for name in ("slices", "workers", "scheduler", "fill_missing"):
+        if getattr(arguments, name):
+            raise ValueError(f"--{name.replace('_', '-')} is for volumes: pass --out OUT.zarr")
+
+
+def _run_volume(arguments: argparse.Namespace) -> None:
+    """Segment one volume, and fail at the end if slices did."""
+    from sfcnn.cells.linking import describe_agreement
+    from sfcnn.cli.console import make_console, progress
+    from sfcnn.pretrained import find_run
+    from sfcnn.segmentation import load
+    from sfcnn.volumes import segment_volume
+
+    if len(arguments.images) > 1:
+        raise ValueError(f"--out {arguments.out} is one volume, expected one to segment, got {len(arguments.images)}")
+    (source,) = arguments.images
+    network = load(find_run(arguments.run), device=arguments.device)
+    given = vars(arguments)
+    options = {name: given[name] for name in given.keys() - {"run", "images", "out", "device"}}
+    console = make_console()
+    with progress(console) as report:
+        found = segment_volume(network, source, arguments.out, report=report, warn=console.print, **options)
+    kept = f", {found.kept} of them before" if found.kept else ""
+    cells = f", {found.cells} cells" if found.cells else ""
+    console.print(f"wrote {arguments.out}: {found.done} of {found.slices} slices{kept}{cells}")
+    if found.agreement:
+        console.print(describe_agreement(found.agreement))
+    if found.failed:
+        z, reason = next(iter(found.failed.items()))
+        others = [str(other) for other in found.failed if other != z]
+        more = f"; so did z = {', '.join(others[:20])}{' …' if len(others) > 20 else ''}" if others else ""
+        raise ValueError(
+            f"{len(found.failed)} of {found.slices} slices failed, start again to do these: z = {z}: {reason}{more}"
+        )

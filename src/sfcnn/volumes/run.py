@@ -1,0 +1,182 @@
+"""A volume of any size through a network: slice by slice, by one process or many, and on from where it stopped."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sfcnn.cells.apply import check_stack, said_size, wants_cells
+from sfcnn.cells.linking import LEAST_OVERLAP, Links, SliceAgreement, check_overlap, number_cells
+from sfcnn.segmentation import Segmenter
+from sfcnn.volumes.plan import Output, Plan, prepare
+from sfcnn.volumes.slices import Outcome, link_slice, number_slice, read_record, segment_slice
+from sfcnn.volumes.source import open_volume
+from sfcnn.volumes.spread import Spread, check_spread, spread
+
+#: Options of `Segmenter.predict` that volumes take.
+DEFAULTS: dict[str, Any] = {"invert": False, "average": "none", "tile": None, "halo": None}
+
+
+@dataclass(frozen=True)
+class VolumeReport:
+    """What was done with a volume."""
+
+    slices: int  #: how many it has
+    done: int  #: how many of them are segmented
+    kept: int  #: how many of these were segmented before
+    failed: dict[int, str] = field(default_factory=dict)  #: what is wrong with each of those that are not
+    cells: int = 0  #: how many cells there are in all that is done
+    agreement: dict[int, SliceAgreement] = field(default_factory=dict)  #: of slice z with the next one, if linked
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.done == self.slices and not self.failed
+
+
+def segment_volume(
+    network: Segmenter,
+    source: Path | str,
+    out: Path | str,
+    *,
+    cells: bool | None = None,
+    stack: bool = False,
+    least_overlap: float = LEAST_OVERLAP,
+    slices: range | None = None,
+    forest: Path | str | None = None,
+    pixel_size: float | None = None,
+    fill_missing: bool = False,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    overwrite: bool = False,
+    report: Callable[[str, float], None] = lambda name, done: None,
+    warn: Callable[[str], None] = print,
+    **options: Any,
+) -> VolumeReport:
+    """Segment an OME-Zarr volume or a TIFF stack into an OME-Zarr volume, with one slice in memory at a time.
+
+    What is written is what `sfcnn.cells.segment` returns for the whole volume, bit for bit. If `out` is there from an
+    earlier call with the same volume, network and options, only what is missing or damaged is done. A slice that cannot
+    be read is left out and reported, and the others are done.
+
+    Args:
+        network: of `sfcnn.load`; workers load it from its directory.
+        source: an OME-Zarr volume or a TIFF stack.
+        out: directory that is made; see `sfcnn.volumes.plan` for what is in it.
+        cells: find cells; by default if the network looks for membranes.
+        stack: give cells of neighbouring slices that are linked (`sfcnn.cells.linking`) the same number.
+        least_overlap: IoU from which they are.
+        slices: do these only, for example `range(10)` to try.
+        forest: file of a forest that classifies borders of cells; by default that of the network's run.
+        pixel_size: in micrometres, 0 to leave slices as they are; by default what the volume says of itself.
+        fill_missing: take chunks that are missing for Zarr's fill value instead of for a mistake.
+        workers, scheduler: see `sfcnn.volumes.spread.spread`.
+        overwrite: replace an output of another volume, network or other options.
+        report: called with what is being done and the part of it that is done.
+        warn: called with a line about a pixel size that cannot be meant.
+        options: `invert`, `average`, `tile`, `halo` of `Segmenter.predict`.
+    """
+    check_spread(workers, scheduler)
+    check_overlap(least_overlap)
+    source, out = Path(source).resolve(), Path(out).resolve()
+    wanted = wants_cells(network, cells)
+    check_stack(network, cells, stack=stack)
+    if out == source or out in source.parents or source in out.parents:
+        raise ValueError(f"output {out} and volume {source} lie in each other, expected another place")
+    volume, voxel = open_volume(source, colour=network.channels == 3, fill_missing=fill_missing)
+    size = said_size(network, voxel.micrometres, source, warn) if pixel_size is None else pixel_size
+    network.scale(size)
+    trees = Path(forest) if forest is not None else network.directory / "edges.safetensors"
+    used = wanted and (forest is not None or trees.is_file())
+    unknown = set(options) - set(DEFAULTS)
+    if unknown:
+        raise ValueError(f"unknown options {sorted(unknown)}, choose some of {list(DEFAULTS)}")
+    plan = Plan(
+        source,
+        out,
+        network.directory.resolve(),
+        trees.resolve() if used else None,
+        network.device.type,
+        wanted,
+        fill_missing,
+        {**DEFAULTS, **options, "pixel_size": size},
+    )
+    plan.trees()  # a damaged file is noticed before anything is made
+    count = volume.shape[0]
+    chosen = range(count) if slices is None else slices
+    if not chosen or not 0 <= min(chosen) <= max(chosen) < count:
+        raise ValueError(f"slices must be some of 0 … {count - 1}, got {chosen.start} … {chosen.stop - 1}")
+    prepare(plan, voxel, overwrite=overwrite)
+    with spread(workers, scheduler) as run:
+        return _finish(plan, run, chosen, stack, least_overlap, report)
+
+
+def _finish(
+    plan: Plan, run: Spread, chosen: range, stack: bool, least: float, report: Callable[[str, float], None]
+) -> VolumeReport:
+    """Segment slices, link and number their cells."""
+    first = _run(plan, run, segment_slice, [(plan, z) for z in chosen], "slices", report)
+    failed = {outcome.z: outcome.error for outcome in first if outcome.error}
+    kept = sum(outcome.kept for outcome in first)
+    output = Output(plan)
+    records = [read_record(output.slices, z) for z in range(output.slices.shape[0])]
+    there = [z for z, record in enumerate(records) if record[0] and z not in failed]
+    known = set(there)
+    links: dict[int, Links] = {}
+    total = 0
+    if plan.cells:
+        if stack:
+            pairs = [(plan, z, least) for z in there if z + 1 in known]
+            for outcome in _run(plan, run, link_slice, pairs, "links", report):
+                if outcome.links is not None:
+                    links[outcome.z] = outcome.links
+                else:
+                    failed[outcome.z] = outcome.error
+        counts = [records[z][3] if z in known else 0 for z in range(len(records))]
+        tables = list(number_cells(counts, (links.get(z) for z in range(len(counts) - 1))))
+        total = max(int(table.max()) for table in tables)
+        numbered = _run(plan, run, number_slice, [(plan, z, tables[z]) for z in there], "cells", report)
+        failed |= {outcome.z: outcome.error for outcome in numbered if outcome.error}
+    done = [z for z in there if z not in failed]
+    agreement = {z: links[z].agreement for z in sorted(links)}
+    result = VolumeReport(len(records), len(done), kept, dict(sorted(failed.items())), total, agreement)
+    _describe(plan, output, result)
+    return result
+
+
+def _run(
+    plan: Plan,
+    run: Spread,
+    function: Callable[..., Outcome],
+    calls: Sequence[tuple[Any, ...]],
+    name: str,
+    report: Callable[[str, float], None],
+) -> list[Outcome]:
+    """What became of each slice, in any order; raise if nothing more can be written."""
+    report(name, 0.0)
+    outcomes: list[Outcome] = []
+    with closing(run(function, calls)) as results:
+        for number, outcome in results:
+            if isinstance(outcome, BaseException):
+                outcome = Outcome(calls[number][1], "its worker was killed several times: is there enough memory?")
+            if outcome.fatal:
+                raise OSError(f"cannot write {plan.out}: {outcome.error}; start again to continue")
+            outcomes.append(outcome)
+            report(name, len(outcomes) / len(calls))
+    return outcomes
+
+
+def _describe(plan: Plan, output: Output, result: VolumeReport) -> None:
+    """Write what was found beside what the output was made of."""
+    before = output.root.attrs["sfcnn"]
+    found = {
+        "made_of": before["made_of"],
+        "complete": result.complete,
+        **({"cells": result.cells} if plan.cells else {}),
+        **({"agreement": {str(z): asdict(pair) for z, pair in result.agreement.items()}} if result.agreement else {}),
+    }
+    for left in plan.out.glob("zarr.*.partial"):  # by a process that was killed here
+        left.unlink(missing_ok=True)
+    if found != before:
+        output.root.attrs["sfcnn"] = found

@@ -1,0 +1,54 @@
+"""A volume of which one slice at a time is read: OME-Zarr or a TIFF stack."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfcnn.io.files import is_zarr
+from sfcnn.io.pages import StackPages
+from sfcnn.io.pixelsize import PixelSize
+from sfcnn.io.stacks import TIFF, as_fraction
+from sfcnn.io.zarr_volumes import MICROMETRES, VoxelSize, ZarrVolume
+
+
+class Slices(Protocol):
+    """What is read slice by slice."""
+
+    shape: tuple[int, int, int]  #: (Z, H, W)
+    dtype: np.dtype[Any]
+
+    def read(self, z: int) -> NDArray[Any]:
+        """Slice z as it is stored: (H, W), or (H, W, 3) of colours."""
+
+
+def open_volume(path: Path, *, colour: bool = False, fill_missing: bool = False) -> tuple[Slices, VoxelSize]:
+    """The slices of an OME-Zarr volume or a TIFF stack, and how large its voxels are; see `ZarrVolume`."""
+    if is_zarr(path):
+        volume = ZarrVolume(path, colour=colour, fill_missing=fill_missing)
+        return volume, volume.voxel
+    if path.suffix.lower() not in TIFF:
+        raise ValueError(f"{path} is no volume, expected an OME-Zarr directory or a TIFF stack")
+    pages = StackPages(path, colour=colour)
+    return pages, _voxel(pages.pixels)
+
+
+def _voxel(pixels: PixelSize) -> VoxelSize:
+    """What a TIFF file says of its pixels and of the distance of slices."""
+    width = pixels.micrometres
+    if not width or pixels.resolution is None:
+        return VoxelSize()
+    across, down = pixels.resolution
+    micrometre = width * across  # of the unit that resolutions are in
+    spacing = pixels.lengths.get("spacing")
+    depth = float(spacing) * micrometre if isinstance(spacing, int | float) and spacing > 0 else width
+    return VoxelSize((depth, micrometre / down, width), next(u for u, size in MICROMETRES.items() if size == 1))
+
+
+def read_fraction(slices: Slices, z: int, name: object, channels: int) -> NDArray[np.float32]:
+    """Slice z from black, 0, to white, 1, as the network takes it: (H, W), or (H, W, 3) for 3 channels."""
+    fraction = as_fraction(slices.read(z), f"{name} at z = {z}")
+    if channels == 3 and fraction.ndim == 2:
+        return np.repeat(fraction[..., None], 3, axis=-1)
+    return fraction
