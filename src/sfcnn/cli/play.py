@@ -1,7 +1,6 @@
 """`sfcnn play`: a page in the browser to try networks on."""
 
 import argparse
-import os
 
 from sfcnn.cli.parser import Parser, add_device
 
@@ -25,9 +24,6 @@ def parser(prog: str) -> Parser:
 
 def run(prog: str, arguments: argparse.Namespace) -> None:
     """Serve until Ctrl-C."""
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported: no word to its makers
-    import gradio  # noqa: F401  (first, so that its absence is noticed before networks are loaded)
-
     from sfcnn.play.app import serve
 
-    serve(arguments.host, arguments.port, arguments.device)
+    serve(arguments.host, arguments.port, arguments.device, say=lambda line: print(line, flush=True))

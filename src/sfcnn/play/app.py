@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when Gradio is imported: no word to its makers
+
 #: Largest file that is taken.
 LARGEST_FILE = "64mb"
 
@@ -17,6 +19,7 @@ _STYLE = """
 footer { display: none !important; }
 #verdict p { margin: 4px 0; }
 #samples .grid-container { grid-template-columns: repeat(5, minmax(0, 1fr)) !important; gap: 4px !important; }
+#samples .thumbnail-lg { height: auto !important; aspect-ratio: 1; }
 #samples .grid-wrap { overflow: hidden !important; padding-top: 30px; }
 """
 
@@ -25,8 +28,6 @@ _KEPT = (600, 3600)  # look every ten minutes for files that are an hour old
 
 def make_page(device: str = "auto") -> Any:
     """The page as `gradio.Blocks`, not yet served."""
-    # Gradio reads this when it is imported: no word to its makers.
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     import gradio as gr
 
     from sfcnn.play import cells, digits, inside, own
@@ -57,7 +58,7 @@ def served(host: str = "127.0.0.1", port: int = 0, device: str = "auto") -> Iter
         port: to listen on, 0 for any that is free.
         device: where networks compute, one of `sfcnn.devices.DEVICES`.
     """
-    port = _free_port(host, port)
+    port = free_port(host, port)
     with tempfile.TemporaryDirectory(prefix="sfcnn-play-", ignore_cleanup_errors=True) as folder:
         before = os.environ.get("GRADIO_TEMP_DIR")
         os.environ["GRADIO_TEMP_DIR"] = folder
@@ -89,8 +90,11 @@ def served(host: str = "127.0.0.1", port: int = 0, device: str = "auto") -> Iter
                 os.environ["GRADIO_TEMP_DIR"] = before
 
 
-def serve(host: str, port: int, device: str, say: Callable[[str], None] = print) -> None:
-    """Serve the page until Ctrl-C or the signal to end."""
+def serve(host: str, port: int, device: str, say: Callable[[str], None]) -> None:
+    """Serve the page until Ctrl-C or the signal to end; `say` is called with what its user should know."""
+    port = free_port(host, port)
+    import gradio  # noqa: F401  (its absence is noticed before networks are loaded)
+
     from sfcnn.play.digits import ask_all, samples
 
     say("loading the networks …")
@@ -109,7 +113,7 @@ def serve(host: str, port: int, device: str, say: Callable[[str], None] = print)
     say("ended")
 
 
-def _free_port(host: str, port: int) -> int:
+def free_port(host: str, port: int) -> int:
     """The port, if it can be listened on; for 0 any that can."""
     if not 0 <= port <= 65535:
         raise ValueError(f"port must be in 0 … 65535, got {port}")

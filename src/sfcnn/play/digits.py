@@ -20,6 +20,14 @@ from sfcnn.play.drawing import as_bytes, bars, curves, legend, picture
 from sfcnn.play.networks import get_classifier, plain_counterpart
 from sfcnn.play.page import guarded
 
+#: The brush is the tool that a sketchpad starts with.
+_BRUSH = """() => {
+  const timer = setInterval(() => {
+    const brush = document.querySelector("#sketch button[aria-label=Brush]");
+    if (brush) { brush.click(); clearInterval(timer); }
+  }, 300);
+}"""
+
 #: The steerable network; the plain one has the same name with "-plain".
 NETWORK = "mnist-rot"
 
@@ -123,11 +131,11 @@ def verdict(answers: Answers, label: int) -> str:
             lines.append(
                 f"**Steerable.** Quarter turns change no probability by more than {quarter:.0e}, which is rounding. At "
                 f"45° it is **not exact**: the picture is resampled between pixels, and probabilities change by up to "
-                f"{between:.3f}. {spread}"
+                f"{between:.2g}. {spread}"
             )
         else:
             lines.append(
-                f"**Plain.** Quarter turns change probabilities by up to {quarter:.3f}, 45° by up to {between:.3f}. "
+                f"**Plain.** Quarter turns change probabilities by up to {quarter:.2g}, 45° by up to {between:.2g}. "
                 f"{spread}"
             )
     return "\n\n".join(lines)
@@ -183,12 +191,12 @@ def tab(page: Any, device: str) -> None:
             )
             sketch = gr.Sketchpad(
                 label="… or draw one",
-                brush=gr.Brush(default_size=18, colors=["#000000"], default_color="#000000", color_mode="fixed"),
+                brush=gr.Brush(default_size=14, colors=["#000000"], default_color="#000000", color_mode="fixed"),
                 canvas_size=(280, 280),
                 fixed_canvas=True,
                 layers=False,
                 transforms=(),
-                height=380,
+                height=340,
                 buttons=[],
                 elem_id="sketch",
             )
@@ -200,6 +208,7 @@ def tab(page: Any, device: str) -> None:
 
     everything = [answers, truth, view, words]
     live = {"show_progress": "hidden", "trigger_mode": "always_last"}
+    page.load(None, None, None, js=_BRUSH)
     page.load(guarded(_start), angle, everything, show_progress="hidden")
     shown.select(guarded(_pick), angle, everything, show_progress="minimal")
     sketch.change(guarded(_draw), [sketch, angle], everything, **live)

@@ -23,6 +23,12 @@ from sfcnn.pretrained import PRETRAINED
 from sfcnn.segmentation.crops import standardize
 from sfcnn.steering import orientation_angles, steer
 
+#: Blue, white, red; and dark blue, green, yellow.
+_SIGNED = [(0.02, 0.19, 0.38), (0.40, 0.66, 0.81), (1.0, 1.0, 1.0), (0.94, 0.54, 0.38), (0.40, 0.0, 0.12)]
+_POSITIVE = [(0.27, 0.0, 0.33), (0.23, 0.32, 0.55), (0.13, 0.57, 0.55), (0.37, 0.79, 0.38), (0.99, 0.91, 0.15)]
+
+_BARE = "border:0 !important"  # Gradio draws lines around every table
+
 _SIDE = 96  # of the image that a network for segmentation gets
 
 Steerable = LiftConv2d | GroupConv2d
@@ -110,7 +116,7 @@ def turned_features(network: Any, name: str, channel: int, steps: int) -> Turned
 def filters_html(maps: Tensor) -> str:
     """Filters (Λ, s, s) in a row: red is positive, blue negative, white zero."""
     limit = float(maps.abs().max()) or 1.0
-    shown = [_colored(one.numpy() / limit / 2 + 0.5, "RdBu_r") for one in maps]
+    shown = [_colored(one.numpy() / limit / 2 + 0.5, _SIGNED) for one in maps]
     angles = [f"{360 * index / len(maps):g}°" for index in range(len(maps))]
     return _grid([_cells(shown, 62, angles)], ["filter"])
 
@@ -122,7 +128,7 @@ def features_html(found: TurnedFeatures) -> str:
     images = (found.images[0], found.images[1], found.images[0])
     parts = (found.upright, found.turned, found.back)
     for head, image, part in zip(("upright", "turned", "turned back"), images, parts, strict=True):
-        shown = [_colored(one.numpy() / limit, "viridis") for one in part]
+        shown = [_colored(one.numpy() / limit, _POSITIVE) for one in part]
         angles = [f"{360 * index / len(part):g}°" for index in range(len(part))] if not rows else []
         rows.append(_cells([as_bytes(image), *shown], 58, ["image", *angles] if angles else []))
         heads.append(head)
@@ -139,18 +145,17 @@ def words(found: TurnedFeatures, degrees: float) -> str:
     )
 
 
-def _colored(fraction: NDArray[Any], name: str) -> NDArray[np.uint8]:
-    """Values from 0 to 1 in a colour map of matplotlib, (H, W, 3)."""
-    from matplotlib import colormaps
-
-    colored: NDArray[np.uint8] = colormaps[name](np.clip(fraction, 0, 1), bytes=True)[..., :3]
-    return colored
+def _colored(fraction: NDArray[Any], anchors: list[tuple[float, float, float]]) -> NDArray[np.uint8]:
+    """Values from 0 to 1 in colours that run from anchor to anchor: (H, W) → (H, W, 3)."""
+    places = np.linspace(0, 1, len(anchors))
+    parts = [np.interp(fraction, places, part) for part in zip(*anchors, strict=True)]
+    return as_bytes(np.stack(parts, -1))
 
 
 def _cells(images: list[NDArray[Any]], width: int, captions: list[str]) -> str:
     captions = captions or [""] * len(images)
     return "".join(
-        f'<td style="padding:2px;text-align:center;border:0">{picture(image, width, caption)}'
+        f'<td style="padding:2px;text-align:center;{_BARE}">{picture(image, width, caption)}'
         f'<div style="font-size:11px">{caption}</div></td>'
         for image, caption in zip(images, captions, strict=True)
     )
@@ -159,10 +164,11 @@ def _cells(images: list[NDArray[Any]], width: int, captions: list[str]) -> str:
 def _grid(rows: list[str], heads: list[str]) -> str:
     """Rows of a table that can be scrolled sideways."""
     lines = "".join(
-        f'<tr><th style="padding-right:8px;font-size:12px;text-align:left;border:0">{head}</th>{row}</tr>'
+        f'<tr style="{_BARE}"><th style="padding-right:8px;font-size:12px;text-align:left;{_BARE}">{head}</th>'
+        f"{row}</tr>"
         for head, row in zip(heads, rows, strict=True)
     )
-    return f'<div style="overflow-x:auto"><table style="border-collapse:collapse;border:0">{lines}</table></div>'
+    return f'<div style="overflow-x:auto"><table style="border-collapse:collapse;{_BARE}">{lines}</table></div>'
 
 
 def tab(page: Any, device: str) -> None:

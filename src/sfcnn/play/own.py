@@ -145,7 +145,7 @@ def tab(page: Any, device: str) -> None:
             invert = gr.Checkbox(label="Exchange black and white")
             button = gr.Button("Apply", variant="primary", elem_id="apply")
         with gr.Column(scale=2, min_width=420):
-            summary = gr.Markdown("What the network says stands here.", elem_id="own-words")
+            summary = gr.Markdown("The result appears here.", elem_id="own-words")
             table = gr.Dataframe(headers=_COLUMNS, interactive=False, visible=False, elem_id="own-table")
             gallery = gr.Gallery(label="Found", columns=2, height=420, format="png", interactive=False, visible=False)
             downloads = gr.Files(label="Download", interactive=False, visible=False, elem_id="own-downloads")
