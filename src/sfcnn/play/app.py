@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when Gradio is imported: no word to its makers
+os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio lets matplotlib look for one, which leaves a list of fonts
 
 #: Largest file that is taken.
 LARGEST_FILE = "64mb"
@@ -18,7 +19,8 @@ _STYLE = """
 .gradio-container { max-width: 1180px !important; margin: 0 auto !important; }
 footer { display: none !important; }
 #verdict p { margin: 4px 0; }
-#samples .grid-container { grid-template-columns: repeat(5, minmax(0, 1fr)) !important; gap: 4px !important; }
+#samples .grid-container { grid-template-columns: repeat(5, minmax(0, 1fr)) !important; gap: 4px !important;
+  grid-auto-rows: min-content !important; grid-template-rows: none !important; align-content: start; }
 #samples .thumbnail-lg { height: auto !important; aspect-ratio: 1; }
 #samples .grid-wrap { overflow: hidden !important; padding-top: 30px; }
 """

@@ -122,10 +122,11 @@ def differences(grey: Image, labels: Any, others: Any, inside: NDArray[np.bool_]
 
 def words(name: str, degrees: float, found: Turned) -> str:
     """How much turning has changed."""
+    upright, turned = (len(np.unique(part.labels[found.inside])) for part in (found.upright, found.back))
     return (
         f"**{name}**, turned by {degrees:g}° and back: {found.membranes_changed:.2%} of the pixels change between "
         f"membrane and cell, and the cells agree to V_rand = {found.cells_kept:.4f} "
-        f"({len(np.unique(found.upright.labels))} upright, {len(np.unique(found.back.labels[found.inside]))} turned)."
+        f"({upright} upright, {turned} turned)."
     )
 
 

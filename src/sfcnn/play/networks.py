@@ -1,5 +1,6 @@
 """Networks by name, each loaded once for all who look at the page: they are only read, so sessions can share them."""
 
+import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,16 @@ def get_segmenter(run: str, device: str = "auto") -> Segmenter:
     if not isinstance(network, Segmenter):
         raise ValueError(f"{run} classifies images, expected a network that segments them")
     return network
+
+
+def stated_error(name: str) -> float:
+    """The error in per cent that the card of a classifier which comes with sfcnn states.
+
+    >>> stated_error("mnist-rot") < stated_error("mnist-rot-plain")
+    True
+    """
+    card = json.loads((find_run(name) / "card.json").read_text(encoding="utf-8"))
+    return float(next(score["value"] for score in card["scores"] if score["name"] == "error"))
 
 
 def plain_counterpart(name: str) -> str:
