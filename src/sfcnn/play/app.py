@@ -52,8 +52,23 @@ def _theme() -> Any:
 
 
 @contextmanager
+def own_folder() -> Iterator[str]:
+    """Yield a temporary folder for everything that is written meanwhile, and remove it at the end."""
+    earlier, variable = tempfile.tempdir, os.environ.get("GRADIO_TEMP_DIR")
+    with tempfile.TemporaryDirectory(prefix="sfcnn-play-", ignore_cleanup_errors=True) as folder:
+        tempfile.tempdir = os.environ["GRADIO_TEMP_DIR"] = folder
+        try:
+            yield folder
+        finally:
+            tempfile.tempdir = earlier
+            del os.environ["GRADIO_TEMP_DIR"]
+            if variable is not None:
+                os.environ["GRADIO_TEMP_DIR"] = variable
+
+
+@contextmanager
 def served(host: str = "127.0.0.1", port: int = 0, device: str = "auto") -> Iterator[str]:
-    """Serve the page and yield its address; at the end nothing is left, also not of its temporary folder.
+    """Serve the page and yield its address; at the end nothing is left of it.
 
     Args:
         host: address to listen on; others than 127.0.0.1 let other machines in.
@@ -61,10 +76,11 @@ def served(host: str = "127.0.0.1", port: int = 0, device: str = "auto") -> Iter
         device: where networks compute, one of `sfcnn.devices.DEVICES`.
     """
     port = free_port(host, port)
-    with tempfile.TemporaryDirectory(prefix="sfcnn-play-", ignore_cleanup_errors=True) as folder:
-        before = os.environ.get("GRADIO_TEMP_DIR")
-        os.environ["GRADIO_TEMP_DIR"] = folder
+    with own_folder():
         page = make_page(device)
+        from sfcnn.play.digits import ask_all, samples
+
+        ask_all(samples()[0][0], device)  # builds the filters, so that the first touch does not wait for them
         try:
             page.launch(
                 server_name=host,
@@ -86,32 +102,21 @@ def served(host: str = "127.0.0.1", port: int = 0, device: str = "auto") -> Iter
             yield f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
         finally:
             page.close(verbose=False)
-            if before is None:
-                del os.environ["GRADIO_TEMP_DIR"]
-            else:
-                os.environ["GRADIO_TEMP_DIR"] = before
 
 
 def serve(host: str, port: int, device: str, say: Callable[[str], None]) -> None:
     """Serve the page until Ctrl-C or the signal to end; `say` is called with what its user should know."""
-    port = free_port(host, port)
-    import gradio  # noqa: F401  (its absence is noticed before networks are loaded)
-
-    from sfcnn.play.digits import ask_all, samples
-
-    say("loading the networks …")
-    ask_all(samples()[0][0], device)  # builds the filters, so that the first touch does not wait for them
     ended = threading.Event()
-    earlier = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with served(host, port, device) as address:
+    with served(host, port, device) as address:
+        earlier = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
             say(f"open {address} in a browser; Ctrl-C ends")
             if not host.startswith("127."):
                 say("other machines can reach this page: it reads any run on this one that they name")
             ended.wait()
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
     say("ended")
 
 

@@ -216,7 +216,7 @@ def tab(page: Any, device: str) -> None:
             words = gr.Markdown(elem_id="verdict")
 
     everything = [answers, truth, view, words]
-    live = {"show_progress": "hidden", "trigger_mode": "always_last"}
+    live: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "always_last"}
     page.load(None, None, None, js=_BRUSH)
     page.load(guarded(_start), angle, everything, show_progress="hidden")
     shown.select(guarded(_pick), angle, everything, show_progress="minimal")

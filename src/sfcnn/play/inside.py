@@ -124,7 +124,8 @@ def filters_html(maps: Tensor) -> str:
 def features_html(found: TurnedFeatures) -> str:
     """Three rows of features, one column for each orientation, each row after the image that it belongs to."""
     limit = float(torch.stack([found.upright, found.turned]).max()) or 1.0
-    rows, heads = [], []
+    rows: list[str] = []
+    heads: list[str] = []
     images = (found.images[0], found.images[1], found.images[0])
     parts = (found.upright, found.turned, found.back)
     for head, image, part in zip(("upright", "turned", "turned back"), images, parts, strict=True):
@@ -213,7 +214,7 @@ def tab(page: Any, device: str) -> None:
     features = gr.HTML(elem_id="inside-features", min_height=220)
     text = gr.Markdown(elem_id="inside-words")
     everything, shown = [run, layer, output, inputs, steps], [filters, features, text]
-    show = {"fn": guarded(_show), "inputs": everything, "outputs": shown, "show_progress": "minimal"}
+    show: dict[str, Any] = {"fn": guarded(_show), "inputs": everything, "outputs": shown, "show_progress": "minimal"}
     page.load(**(show | {"show_progress": "hidden"}), **SLOW)
     run.change(guarded(_choose), run, [layer, output, inputs, steps], **SLOW).success(**show, **SLOW)
     layer.input(guarded(_resize), [run, layer], [output, inputs, steps], **SLOW).success(**show, **SLOW)

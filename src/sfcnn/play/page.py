@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Events that read uploads or compute for seconds wait for each other, whoever started them.
-SLOW = {"concurrency_id": "slow", "concurrency_limit": 1}
+SLOW: dict[str, Any] = {"concurrency_id": "slow", "concurrency_limit": 1}
 
 
 def sentence(error: Exception) -> str:
