@@ -130,6 +130,7 @@ def test_the_core_needs_torch_and_numpy_only() -> None:
 #: Words for which each command would start; without the optional packages it says which one it needs.
 COMMAND_LINES = {
     "demo": "",
+    "play": "--port 0",
     "classify train": "--out new",
     "classify evaluate": "run",
     "classify predict": "run digit.png",

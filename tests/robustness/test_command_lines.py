@@ -95,7 +95,9 @@ def mistaken(chance: Random) -> list[str]:
 
 
 def without_training(words: list[str]) -> list[str]:
-    """The same, with an end for which it is refused if it would train, which can take hours."""
+    """The same, with an end for which it is refused if it would train, which can take hours, or serve a page."""
+    if "play" in words[:1]:
+        return [*words, "--port", "-1"]
     if "train" in words[:2] or "demo" in words[:1]:
         return [*words, "--out", "taken", *(("--processes", "0") if "demo" in words[:1] else ())]
     return [*words, "--list"] if "experiment" in words[:1] else words

@@ -16,6 +16,7 @@ from sfcnn.cli.parser import Parser
 #: Words of each command: its module and what it does.
 COMMANDS = {
     "demo": ("sfcnn.cli.demo", "train on upright digits, test on rotated ones"),
+    "play": ("sfcnn.cli.play", "a page in the browser: turn digits and cells, try a network, look at filters"),
     "classify train": ("sfcnn.cli.classify.train", "train a classifier on your own images or on digits"),
     "classify evaluate": ("sfcnn.cli.classify.evaluate", "test a classifier, also on images rotated to many angles"),
     "classify predict": ("sfcnn.cli.classify.predict", "class, probability, orientation and angle of image files"),
@@ -65,6 +66,7 @@ EXTRAS = {
     "skimage": ("scikit-image", "em"),
     "sklearn": ("scikit-learn", "em"),
     **{name: (name, "volumes") for name in ("dask", "distributed", "zarr")},
+    "gradio": ("gradio", "play"),
     **{name: (name, "export") for name in ("onnx", "onnxruntime", "onnxscript")},
 }
 

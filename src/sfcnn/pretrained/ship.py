@@ -15,11 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from sfcnn.io.files import new_file, write_json
 from sfcnn.io.runs import read_run
 from sfcnn.io.settings import load_yaml
+from sfcnn.io.state import read_state, write_state
 from sfcnn.pretrained import load
 from sfcnn.pretrained.cards import FACTS, Score, card_text, make_card
 
@@ -34,8 +36,13 @@ _MOST_BYTES = 20_000_000
 _HERE = Path(__file__).parent
 
 
-def ship(run: Path, name: str, scores: Path, target: Path | None = None, *, overwrite: bool = False) -> Path:
-    """Copy what prediction needs of a run, write its card, and return the directory."""
+def ship(
+    run: Path, name: str, scores: Path, target: Path | None = None, *, overwrite: bool = False, half: bool = False
+) -> Path:
+    """Copy what prediction needs of a run, write its card, and return the directory.
+
+    With `half` the network's numbers are kept with 16 bits, in half the space; they are computed with as before.
+    """
     if name not in FACTS:
         raise ValueError(
             f"nothing is known of a network {name!r}: add it to sfcnn.pretrained.cards, which has {list(FACTS)}"
@@ -64,6 +71,8 @@ def ship(run: Path, name: str, scores: Path, target: Path | None = None, *, over
         for file, path in found.items():
             with new_file(target / file) as temporary:
                 shutil.copyfile(path, temporary)
+        if half:
+            _halve(target / "best.safetensors")
     _write_text(target / "config.yaml", _without_paths(run / "config.yaml"))
     sizes = {path.name: path.stat().st_size for path in target.iterdir() if path.name in (*FILES, "config.yaml")}
     card = make_card(name, FACTS[name], task, result, measured, sizes)
@@ -131,6 +140,13 @@ def _without_paths(config: Path) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
+def _halve(path: Path) -> None:
+    """Keep the floats of a network with 16 bits; its counts and the bases of its layers stay as they are."""
+    state = read_state(path)
+    model = {key: value.half() if value.dtype == torch.float32 else value for key, value in state.pop("model").items()}
+    write_state(path, {"model": model, **state})
+
+
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -153,9 +169,12 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--scores", type=Path, required=True, metavar="FILE", help="JSON file with its scores")
     parser.add_argument("--to", type=Path, metavar="DIR", help="directory to make (default: in the package)")
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    parser.add_argument("--half", action="store_true", help="keep the network's numbers with 16 bits")
     options = parser.parse_args(words)
     try:
-        made = ship(options.run, options.name, options.scores, options.to, overwrite=options.overwrite)
+        made = ship(
+            options.run, options.name, options.scores, options.to, overwrite=options.overwrite, half=options.half
+        )
     except (ValueError, OSError) as error:
         parser.error(" ".join(str(error).split()))
     print(f"wrote {made}")

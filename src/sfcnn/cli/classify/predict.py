@@ -1,25 +1,17 @@
 """`sfcnn classify predict`: class, probability, orientation and angle of image files."""
 
 import argparse
-import csv
-import io
 import json
-import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sfcnn.cli.parser import Parser, add_batch_size, add_device, add_overwrite, add_views
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from sfcnn.classification import Predictions
-
-#: One line of the answer, by column; no orientation is None.
-Row = dict[str, Any]
+    from sfcnn.classification.rows import Row
 
 
 def parser(prog: str) -> Parser:
@@ -66,18 +58,19 @@ def parser(prog: str) -> Parser:
 def run(prog: str, arguments: argparse.Namespace) -> None:
     """Read all images, predict, and write one line for each."""
     from sfcnn.classification import load
+    from sfcnn.classification.rows import as_csv, prediction_rows
     from sfcnn.io.files import check_output, new_file
     from sfcnn.io.images import image_files
     from sfcnn.pretrained import find_run
 
     out: Path | None = arguments.out
-    formatted = _as_csv if out is None else _formatter(out)
+    formatted = as_csv if out is None else _formatter(out)
     if out is not None:
         check_output(out, overwrite=arguments.overwrite)
     classifier, files = load(find_run(arguments.run), arguments.device), image_files(arguments.images)
     options = {name: getattr(arguments, name) for name in ("invert", "fit", "batch_size", "views")}
     predictions = classifier.predict(files, **options)
-    text = formatted(_rows(files, predictions))
+    text = formatted(prediction_rows(files, predictions))
     if out is None:
         _show(text)
         return
@@ -94,39 +87,15 @@ def _show(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left in the buffer
 
 
-def _rows(files: Sequence[Path], predictions: "Predictions") -> list[Row]:
-    probabilities = [round(probability, 6) for probability in predictions.probabilities.tolist()]
-    columns: dict[str, Sequence[Any]] = {
-        "file": list(map(str, files)),
-        "class": predictions.names,
-        "probability": probabilities,
-        "orientation": _degrees(predictions.orientations) or [None] * len(files),
-    }
-    if predictions.angles is not None:
-        columns["angle"] = _degrees(predictions.angles)
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _degrees(angles: "Tensor | None") -> list[float]:
-    """Radians to degrees with one decimal, below 360; nothing if there are none."""
-    return [] if angles is None else [round(math.degrees(angle), 1) % 360 for angle in angles.tolist()]
-
-
-def _formatter(path: Path) -> Callable[[list[Row]], str]:
+def _formatter(path: Path) -> "Callable[[list[Row]], str]":
     """How rows are written to a file, by the ending of its name."""
-    formatters = {".csv": _as_csv, ".json": _as_json}
+    from sfcnn.classification.rows import as_csv
+
+    formatters: dict[str, Callable[[list[Row]], str]] = {".csv": as_csv, ".json": _as_json}
     if path.suffix.lower() not in formatters:
         raise ValueError(f"output {path} must end in one of {list(formatters)}")
     return formatters[path.suffix.lower()]
 
 
-def _as_csv(rows: list[Row]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)  # None is written as an empty field
-    return text.getvalue()
-
-
-def _as_json(rows: list[Row]) -> str:
+def _as_json(rows: "list[Row]") -> str:
     return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
