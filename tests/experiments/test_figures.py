@@ -93,5 +93,7 @@ def test_every_network_has_a_row_with_its_cells_and_mistakes() -> None:
     assert [axes.get_ylabel() for axes in figure.axes[3::3]] == ["one", "two"]
     found, true = (np.asarray(figure.axes[index].images[0].get_array()) for index in (4, 1))
     assert np.array_equal(found, true)
-    named = [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
+    legend = figure.axes[2].get_legend()
+    assert legend is not None
+    named = [text.get_text() for text in legend.get_texts()]
     assert {"split part", "merged part"} <= set(named)

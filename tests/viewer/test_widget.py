@@ -22,7 +22,7 @@ def run(widget: Any, tmp_path: Path) -> Callable[..., Any]:
     """Make a run of a small network and choose it; the network is returned."""
     from sfcnn.viewer.widget import OWN_RUN
 
-    def make(**images: object) -> Any:
+    def make(**images: Any) -> Any:
         network = make_run(tmp_path / "run", **images)
         widget.network.value = OWN_RUN
         widget.run.line_edit.value = str(tmp_path / "run")

@@ -142,5 +142,6 @@ def _mistakes_legend(axes: "Axes") -> None:
     from sfcnn.cells.overlay import COLORS
 
     axes.set_axis_off()
-    patches = [Patch(color=[part / 255 for part in color], label=name) for name, color in COLORS.items()]
+    shades = {name: (red / 255, green / 255, blue / 255) for name, (red, green, blue) in COLORS.items()}
+    patches = [Patch(color=shade, label=name) for name, shade in shades.items()]
     axes.legend(handles=patches, title="mistakes", loc="center", fontsize=10, frameon=False)
