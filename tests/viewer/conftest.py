@@ -8,6 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -72,7 +73,10 @@ def widget(viewer: Any) -> Any:
     yield widget
     widget.cancel()
     wait_until(lambda: widget.worker is None)
-    widget.close()
+    for event in (viewer.layers.events.inserted, viewer.layers.events.removed):
+        event.disconnect(widget.reset_choices)
+    with suppress(RuntimeError):  # a test may have deleted it
+        widget.close()
 
 
 @pytest.fixture

@@ -134,6 +134,25 @@ def test_cancel_ends_the_work_and_adds_nothing(viewer: Any, widget: Any, segment
     assert len(viewer.layers) == 3
 
 
+def test_closing_the_widget_ends_its_work(viewer: Any, widget: Any, run: Any) -> None:
+    from qtpy.QtCore import QEvent
+    from qtpy.QtWidgets import QApplication
+
+    run()
+    viewer.add_image(np.broadcast_to(STACK[0], (5000, *STACK[0].shape)), name="em")
+    widget.start_button.native.click()
+    wait_until(lambda: widget.bar.value > 0)
+    worker, ended = widget.worker, []
+    worker.finished.connect(lambda: ended.append(True))
+    widget.native.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)  # which a running event loop would do
+    assert widget.worker is None
+    assert worker.abort_requested
+    wait_until(lambda: bool(ended))
+    QApplication.processEvents()
+    assert names(viewer) == ["em"]
+
+
 def test_mistakes_are_sentences(viewer: Any, widget: Any, segment: Segment, run: Any, tmp_path: Path) -> None:
     from sfcnn.viewer.widget import OWN_RUN
 

@@ -88,7 +88,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         self.network.changed.connect(self._show_run)
         self.start_button.clicked.connect(self.start)
         self.cancel_button.clicked.connect(self.cancel)
-        self.native.destroyed.connect(self.cancel)
+        self.native.destroyed.connect(self._leave)
         self._show_pixel_size(self.image.value)
 
     def start(self) -> None:
@@ -119,6 +119,12 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
             self.worker.quit()
             self.message.value = "Cancelling …"
 
+    def _leave(self) -> None:
+        """The widget is closed for good: end the work, and show nothing of it."""
+        if self.worker is not None:
+            self.worker.quit()
+            self.worker = None
+
     def _options(self) -> Options:
         run = self.network.value
         if run == OWN_RUN:
@@ -146,7 +152,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         self.message.value = summary(found)
 
     def _fail(self, error: Exception) -> None:
-        if isinstance(error, Cancelled):
+        if isinstance(error, Cancelled) or self.worker is None:
             return
         self.message.value = _sentence(error)
         if not isinstance(error, ValueError | OSError):  # not the user's mistake: napari shows where it is from
@@ -155,6 +161,8 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
             notification_manager.receive_error(type(error), error, error.__traceback__)
 
     def _end(self, worker: Any) -> None:
+        if worker is not self.worker:
+            return
         if worker.abort_requested:
             self.message.value = "Cancelled."
         self.worker = None
