@@ -99,14 +99,15 @@ def ask_all(digit: Digit, device: str = "auto") -> Answers:
     return Answers(digit, {kind: ask(network, images) for kind, network in networks(device).items()})
 
 
-def introduction() -> str:
+def introduction(device: str = "auto") -> str:
     """What is compared."""
     plain = plain_counterpart(NETWORK)
     if not plain:
         return "Turn a digit, and see what a steerable network makes of it."
+    epochs = {kind: network.config.optimization.epochs for kind, network in networks(device).items()}
     return (
         "Turn a digit. The plain CNN has as many parameters as the steerable network and learned from the same 12,000 "
-        f"rotated digits. Of test digits at all angles it misreads {stated_error(plain):.1f} %, the steerable network "
+        f"rotated digits, in {epochs['plain']} epochs instead of {epochs['steerable']}. Of test digits at all angles it misreads {stated_error(plain):.1f} %, the steerable network "
         f"{stated_error(NETWORK):.1f} %."
     )
 
@@ -184,14 +185,14 @@ def tab(page: Any, device: str) -> None:
     def _relabel(found: Answers | None, degrees: float, label: str) -> tuple[str, str]:
         return _view(found, degrees, label), "" if found is None else verdict(found, int(label))
 
-    gr.Markdown(introduction())
+    gr.Markdown(introduction(device))
     with gr.Row():
         with gr.Column(scale=2, min_width=300):
             shown = gr.Gallery(
                 [as_bytes(np.kron(digit, np.ones((3, 3)))) for digit in digits],
                 label="Take a digit …",
                 columns=5,
-                height=300,
+                height=325,
                 allow_preview=False,
                 object_fit="contain",
                 elem_id="samples",
