@@ -1,0 +1,49 @@
+"""Pairs of pixels along the orientations of a network: where the other end of each lies.
+
+Orientation a of Λ is the direction θ_a = 2πa/Λ, counter-clockwise from the x axis (to the right, y upwards). At the
+distance r from a pixel it leads to
+
+    (row, column) = (−round(r sin θ_a), round(r cos θ_a))
+
+with halves rounded away from zero. A quarter turn then takes the step of a exactly to that of a + Λ/4, and for even Λ
+the step of a + Λ/2 is exactly the opposite one.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SNAP = 1e-9  # below this, the difference of a coordinate to a half is rounding
+
+
+def check_radii(radii: Sequence[float]) -> None:
+    """Raise unless `radii` are distances of at least a pixel, each larger than the one before."""
+    wrong = [radius for radius in radii if not (math.isfinite(radius) and radius >= 1)]
+    if wrong:
+        raise ValueError(f"radii must be at least 1 pixel, got {wrong[0]:g} in {list(radii)}")
+    if any(later <= earlier for earlier, later in zip(radii, radii[1:], strict=False)):
+        raise ValueError(f"radii must increase, got {list(radii)}")
+
+
+def oriented_offsets(radii: Sequence[float], orientations: int) -> NDArray[np.int64]:
+    """Steps (D, Λ, 2) in rows and columns from a pixel to the one at each of D radii in each of Λ directions.
+
+    Args:
+        radii: distances in pixels, at least 1 and increasing.
+        orientations: Λ, at least 2. With an even number both ends of a pair have a step to the other.
+
+    >>> oriented_offsets([1, 3], 4).tolist()
+    [[[0, 1], [-1, 0], [0, -1], [1, 0]], [[0, 3], [-3, 0], [0, -3], [3, 0]]]
+    """
+    if not len(radii):
+        raise ValueError("expected at least one radius, got none")
+    check_radii(radii)
+    if orientations < 2:
+        raise ValueError(f"orientations must be at least 2, got {orientations}")
+    angles = 2 * np.pi * np.arange(orientations) / orientations
+    directions = np.stack([-np.sin(angles), np.cos(angles)], axis=-1)
+    steps = np.asarray(radii, dtype=np.float64)[:, None, None] * directions
+    rounded = np.floor(np.abs(steps) + 0.5 + _SNAP)  # the same for both signs
+    return (np.sign(steps) * rounded).astype(np.int64)
