@@ -41,7 +41,7 @@ class LiftedConfig:
 
     weight: float = 1.0
     half: float = 10.0
-    short: float = 0.0
+    short: float = 0.5
 
     def __post_init__(self) -> None:
         """Check that every number makes sense."""

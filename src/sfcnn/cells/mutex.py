@@ -34,9 +34,9 @@ class MutexConfig:
     """
 
     bias: float = 0.2
-    stride: int = 1
+    stride: int = 2
     minimum_size: int = 50
-    membrane: float = 1.1
+    membrane: float = 0.5
 
     def __post_init__(self) -> None:
         """Check that every number makes sense."""
