@@ -11,6 +11,8 @@ from sfcnn.segmentation.offsets import oriented_offsets
 RADII = (1.0, 3.0, 9.0)
 Labels = NDArray[np.int64]
 
+GAP = slice(10, 38)  #: rows of `two_rooms` in which the wall is not to be seen
+
 
 def true_affinities(labels: Labels, radii: Sequence[float] = RADII, orientations: int = 8) -> Affinities:
     """Pair by pair: 1 in the same cell, 0 if not or on a membrane (label 0), NaN out of the image."""
@@ -64,14 +66,14 @@ def two_rooms(height: int = 48, width: int = 61) -> Labels:
     return labels
 
 
-def gap_probabilities(labels: Labels, rows: slice = slice(18, 27)) -> NDArray[np.float32]:
+def gap_probabilities(labels: Labels, rows: slice = GAP) -> NDArray[np.float32]:
     """Membranes as drawn, but in some rows there is none to be seen."""
     seen = labels == 0
     seen[rows] = False
     return np.where(seen, 0.95, 0.02).astype(np.float32)
 
 
-def gap_affinities(labels: Labels, rows: slice = slice(18, 27), orientations: int = 8) -> Affinities:
+def gap_affinities(labels: Labels, rows: slice = GAP, orientations: int = 8) -> Affinities:
     """True affinities, but short ones do not see the membrane in some rows either: only long pairs know."""
     affinities = true_affinities(labels, orientations=orientations)
     values = affinities.values.copy()

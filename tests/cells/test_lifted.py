@@ -23,11 +23,11 @@ Problem = tuple[Graph, NDArray[np.float64], Graph, NDArray[np.float64]]
 
 
 def lifted_problem(seed: int) -> Problem:
-    """A random graph of up to 8 nodes, with lifted edges that may be edges too, in any order."""
+    """A random graph of up to 7 nodes, with lifted edges that may be edges too, in any order."""
     graph, costs = random_problem(seed)
-    if graph.nodes > 8:
-        kept = (graph.edges < 8).all(axis=1)
-        graph, costs = Graph(8, graph.edges[kept]), costs[kept]
+    if graph.nodes > 7:
+        kept = (graph.edges < 7).all(axis=1)
+        graph, costs = Graph(7, graph.edges[kept]), costs[kept]
     generator = np.random.default_rng(seed)
     pairs = np.stack(np.triu_indices(graph.nodes, 1), axis=1)
     edges = pairs[generator.random(len(pairs)) < generator.uniform(0.1, 0.9)]
@@ -37,16 +37,20 @@ def lifted_problem(seed: int) -> Problem:
 
 
 def least_energy(graph: Graph, costs: NDArray[np.float64], lifted: Graph, lifted_costs: NDArray[np.float64]) -> float:
-    """Over all partitions whose parts are connected by edges of the graph."""
-    best = np.inf
-    for labels in partitions(graph.nodes):
-        u, v = graph.edges.T
-        parts = joined_parts(graph, labels[u] == labels[v])
-        if parts.max(initial=0) == labels.max(initial=0):  # as many parts: connected
-            cut = [(edges[:, 0], edges[:, 1]) for edges in (graph.edges, lifted.edges)]
-            both = [weights[labels[a] != labels[b]].sum() for (a, b), weights in zip(cut, (costs, lifted_costs), strict=True)]
-            best = min(best, float(sum(both)))
-    return best
+    """Over all partitions whose parts are connected by edges of the graph, found by spreading from their first nodes."""
+    labels = partitions(graph.nodes)  # (B, N)
+    nodes = np.broadcast_to(np.arange(graph.nodes), labels.shape)
+    first = np.where(labels[:, :, None] == labels[:, None, :], nodes[:, None, :], graph.nodes).min(-1, initial=graph.nodes)
+    reached = nodes.copy()
+    for _ in range(graph.nodes):
+        for u, v in graph.edges:
+            least = np.where(labels[:, u] == labels[:, v], np.minimum(reached[:, u], reached[:, v]), graph.nodes)
+            reached[:, u], reached[:, v] = np.minimum(reached[:, u], least), np.minimum(reached[:, v], least)
+    connected = labels[(reached == first).all(axis=1)]
+    energies = np.zeros(len(connected))
+    for edges, weights in ((graph.edges, costs), (lifted.edges, lifted_costs)):
+        energies += (connected[:, edges[:, 0]] != connected[:, edges[:, 1]]) @ weights
+    return float(energies.min())
 
 
 def test_solvers_come_close_to_the_best_of_all_partitions() -> None:
@@ -82,7 +86,11 @@ def test_without_lifted_edges_it_is_a_multicut(solver: str) -> None:
     for seed in range(40):
         graph, costs = random_problem(seed)
         labels = lifted_multicut(graph, costs, Graph(graph.nodes, none), [], solver)
-        assert energy(graph, costs, labels) == pytest.approx(energy(graph, costs, multicut(graph, costs, solver)))
+        found, size = energy(graph, costs, labels), np.abs(costs).max(initial=0)
+        plain = "greedy" if solver == "greedy" else "kernighan-lin"  # fusion is with other proposals
+        expected = energy(graph, costs, multicut(graph, costs, plain))
+        assert found <= expected + 1e-9 * size
+        assert solver == "fusion-moves" or found >= expected - 1e-9 * size
     assert lifted_multicut(Graph(0, none), [], Graph(0, none), []).tolist() == []
     both = np.array([[0, 1], [1, 2]])
     assert lifted_multicut(Graph(3, none), [], Graph(3, both), [1.0, 1.0], solver).tolist() == [0, 1, 2]

@@ -15,10 +15,11 @@ from sfcnn.cells.pipeline import BY_AFFINITIES, METHODS, CellsConfig, find_cells
 from sfcnn.cells.scoring import StackScores, score_labels
 from sfcnn.cells.tuning import BETAS
 
-#: What is tried: thresholds, the λ of lifted edges, and the bias of mutex watersheds; β is as in `choose_beta`.
+#: What is tried: thresholds, the λ of lifted edges, bias and stride of mutex watersheds; β is as in `choose_beta`.
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 WEIGHTS = (0.3, 1.0, 3.0)
 BIASES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+STRIDES = (2, 4, 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,10 @@ def candidates(method: str, settings: CellsConfig | None = None) -> dict[str, Ce
     if method == "threshold":
         return {f"threshold {t}": replace(base, superpixels=replace(base.superpixels, threshold=t)) for t in THRESHOLDS}
     if method == "mutex-watershed":
-        return {f"bias {bias}": replace(base, mutex=replace(base.mutex, bias=bias)) for bias in BIASES}
+        return {
+            f"bias {bias}, stride {stride}": replace(base, mutex=replace(base.mutex, bias=bias, stride=stride))
+            for bias, stride in product(BIASES, STRIDES)
+        }
     if method == "multicut":
         return {f"beta {beta}": replace(base, beta=beta) for beta in BETAS}
     return {
