@@ -11,7 +11,7 @@ from sfcnn.segmentation.offsets import oriented_offsets
 RADII = (1.0, 3.0, 9.0)
 Labels = NDArray[np.int64]
 
-GAP = slice(10, 38)  #: rows of `two_rooms` in which the wall is not to be seen
+GAP = slice(10, 38)  #: rows of `two_rooms` in which there may be no wall
 
 
 def true_affinities(labels: Labels, radii: Sequence[float] = RADII, orientations: int = 8) -> Affinities:
@@ -58,26 +58,27 @@ def nested(side: int = 64) -> Labels:
     return labels
 
 
-def two_rooms(height: int = 48, width: int = 61) -> Labels:
-    """Two cells and a wall of three pixels between them."""
-    labels = np.ones((height, width), np.int64)
-    labels[:, 30:] = 2
+def two_rooms(height: int = 48, *, gap: bool = False) -> Labels:
+    """Two cells and a wall of three pixels between them, or where there is a gap in it, only a border."""
+    labels = np.ones((height, 61), np.int64)
+    labels[:, 31:] = 2
+    cells = labels[GAP].copy()
     labels[:, 29:32] = 0
+    if gap:
+        labels[GAP] = cells
     return labels
 
 
-def gap_probabilities(labels: Labels, rows: slice = GAP) -> NDArray[np.float32]:
-    """Membranes as drawn, but in some rows there is none to be seen."""
-    seen = labels == 0
-    seen[rows] = False
-    return np.where(seen, 0.95, 0.02).astype(np.float32)
+def gap_probabilities(labels: Labels) -> NDArray[np.float32]:
+    """Membranes are certain where the labels are 0."""
+    return np.where(labels == 0, 0.95, 0.02).astype(np.float32)
 
 
-def gap_affinities(labels: Labels, rows: slice = GAP, orientations: int = 8) -> Affinities:
-    """True affinities, but short ones do not see the membrane in some rows either: only long pairs know."""
-    affinities = true_affinities(labels, orientations=orientations)
+def gap_affinities(labels: Labels) -> Affinities:
+    """True affinities, but in the rows of the gap short pairs all say that they are in one cell: only long ones know."""
+    affinities = true_affinities(labels)
     values = affinities.values.copy()
-    values[0, :, rows] = np.where(np.isnan(values[0, :, rows]), np.nan, 1)
+    values[0, :, GAP] = np.where(np.isnan(values[0, :, GAP]), np.nan, 1)
     return Affinities(values, affinities.radii)
 
 

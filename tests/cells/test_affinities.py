@@ -28,7 +28,9 @@ def test_every_pair_is_the_mean_of_all_that_speak_of_it(orientations: int, dtype
     for (row_step, column_step), (here, there, affinity) in zip(pairs.offsets.tolist(), pairs, strict=True):
         assert row_step < 0 or (row_step == 0 and column_step > 0)
         rows, columns = np.mgrid[:height, :width]
-        ends = zip(rows[here].flat, columns[here].flat, rows[there].flat, columns[there].flat, affinity.flat, strict=True)
+        ends = zip(
+            rows[here].flat, columns[here].flat, rows[there].flat, columns[there].flat, affinity.flat, strict=True
+        )
         for row, column, other_row, other_column, value in ends:
             key = frozenset([(int(row), int(column)), (int(other_row), int(other_column))])
             assert key not in found

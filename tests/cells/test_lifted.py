@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cells.drawings import gap_affinities, gap_probabilities, two_rooms
+from cells.drawings import gap_affinities, gap_probabilities, true_affinities, two_rooms
 from cells.test_multicut import partitions, random_problem
 from sfcnn.cells.affinities import pixel_pairs, region_affinities
 from sfcnn.cells.graph import Graph, region_graph
@@ -40,7 +40,9 @@ def least_energy(graph: Graph, costs: NDArray[np.float64], lifted: Graph, lifted
     """Over all partitions whose parts are connected by edges of the graph, found by spreading from their first nodes."""
     labels = partitions(graph.nodes)  # (B, N)
     nodes = np.broadcast_to(np.arange(graph.nodes), labels.shape)
-    first = np.where(labels[:, :, None] == labels[:, None, :], nodes[:, None, :], graph.nodes).min(-1, initial=graph.nodes)
+    first = np.where(labels[:, :, None] == labels[:, None, :], nodes[:, None, :], graph.nodes).min(
+        -1, initial=graph.nodes
+    )
     reached = nodes.copy()
     for _ in range(graph.nodes):
         for u, v in graph.edges:
@@ -105,7 +107,7 @@ def test_lifted_edges_cannot_join_what_does_not_touch_but_can_part_what_does() -
 
 def test_costs_are_log_odds_that_a_few_pairs_lower() -> None:
     labels = np.array([[1] * 3 + [2] * 3 + [3] * 3] * 9)
-    affinities = gap_affinities(labels, slice(0, 0))
+    affinities = true_affinities(labels)
     pairs = pixel_pairs(affinities)
     settings = LiftedConfig(weight=2, half=5)
     edges, means, numbers = region_affinities(labels, pairs.part(short=False))
@@ -122,15 +124,14 @@ def test_costs_are_log_odds_that_a_few_pairs_lower() -> None:
 def test_short_borders_are_those_of_the_edges_of_the_graph() -> None:
     labels = np.array([[1, 1, 2, 2], [1, 1, 2, 2], [3, 3, 3, 3]])
     graph = region_graph(labels)
-    pairs = pixel_pairs(gap_affinities(np.array([[1, 1, 2, 2], [1, 1, 2, 2], [1, 1, 1, 1]]), slice(0, 0)))
-    # Down from the left part all pairs are in one cell; of the five from the right part four are not … all are not.
+    pairs = pixel_pairs(true_affinities(np.array([[1, 1, 2, 2], [1, 1, 2, 2], [1, 1, 1, 1]])))
     np.testing.assert_allclose(short_borders(labels, graph, pairs), [1, 0, 1])
     diagonal = Graph(3, np.array([[1, 2], [0, 2]]))
     np.testing.assert_allclose(short_borders(labels, diagonal, pairs), [1, 0])
 
 
 def test_a_gap_that_only_long_pairs_see() -> None:
-    truth = two_rooms()
+    truth = two_rooms(gap=True)
     probabilities, affinities = gap_probabilities(truth), gap_affinities(truth)
     regions = superpixels(probabilities)
     graph = region_graph(regions)

@@ -148,9 +148,7 @@ def pixel_pairs(affinities: Affinities) -> Pairs:
     )
 
 
-def region_affinities(
-    labels: Labels, pairs: Pairs
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+def region_affinities(labels: Labels, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Mean affinity between regions of a label image (H, W), labels from 1 on: nodes (E, 2), means (E,), pairs (E,).
 
     Node i is the region with label i + 1, as in `region_graph`. Nodes u < v are in lexicographic order.

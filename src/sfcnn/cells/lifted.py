@@ -52,9 +52,7 @@ class LiftedConfig:
             raise ValueError(f"short must be in [0, 1], got {self.short}")
 
 
-def lifted_edges(
-    labels: Labels, nodes: int, pairs: Pairs, beta: float, settings: LiftedConfig
-) -> tuple[Graph, Floats]:
+def lifted_edges(labels: Labels, nodes: int, pairs: Pairs, beta: float, settings: LiftedConfig) -> tuple[Graph, Floats]:
     """Lifted edges between N nodes, the regions 1 … N of an image (H, W), by long pairs, and their costs w' (F,).
 
     Pixels of label 0 are in no region.

@@ -188,7 +188,9 @@ def _needed(affinities: Affinities | None, method: str, shape: tuple[int, ...]) 
             f"of {[name for name in METHODS if name not in BY_AFFINITIES]}"
         )
     if affinities.shape != shape:
-        raise ValueError(f"affinities of an image {affinities.shape} and probabilities {shape} must have the same shape")
+        raise ValueError(
+            f"affinities of an image {affinities.shape} and probabilities {shape} must have the same shape"
+        )
     return affinities
 
 
@@ -216,7 +218,9 @@ def _upright_cells(
     if affinities is not None:
         pairs = pixel_pairs(affinities)
         short = short_borders(regions, graph, pairs)
-        borders = np.where(np.isnan(short), borders, (1 - settings.lifted.short) * borders + settings.lifted.short * short)
+        borders = np.where(
+            np.isnan(short), borders, (1 - settings.lifted.short) * borders + settings.lifted.short * short
+        )
         # Pairs from or to a membrane are in no cell, which says nothing of the cells beside it.
         inside = np.where(probabilities < threshold, regions, 0)
         lifted, lifted_costs = lifted_edges(inside, graph.nodes, pairs, settings.beta, settings.lifted)

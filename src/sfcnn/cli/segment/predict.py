@@ -1,9 +1,11 @@
 """`sfcnn segment predict`: classes of pixels, or membranes and cells, in images of any size."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from sfcnn.cli.parser import Parser, add_device, add_overwrite
+from sfcnn.cli.segment.inputs import add_method
 
 
 def parser(prog: str) -> Parser:
@@ -51,6 +53,7 @@ def parser(prog: str) -> Parser:
         metavar="FOREST.safetensors",
         help="classify cell borders with a model from `train-edges` (default: RUN/edges.safetensors, if there)",
     )
+    add_method(parser)
     add_device(parser)
     add_overwrite(parser)
     return parser
@@ -58,18 +61,25 @@ def parser(prog: str) -> Parser:
 
 def run(prog: str, arguments: argparse.Namespace) -> None:
     """Load the network, segment file by file."""
-    from sfcnn.cells.apply import segment_files
+    from sfcnn.cells.apply import run_forest, segment_files
     from sfcnn.cells.forest import Forest
+    from sfcnn.cells.pipeline import CellsConfig
     from sfcnn.cli.console import make_console, progress
     from sfcnn.io.images import image_files
     from sfcnn.pretrained import find_run
     from sfcnn.segmentation import load
 
+    settings = None if arguments.method is None else CellsConfig(method=arguments.method)
+    if settings is not None and arguments.cells is False:
+        raise ValueError("--method is how cells are found: leave it out, or --no-cells")
     network = load(find_run(arguments.run), device=arguments.device)
     names = ("invert", "average", "tile", "halo", "cells", "pixel_size", "overwrite")
     options = {name: getattr(arguments, name) for name in names}
     if arguments.forest is not None:
         options["forest"] = Forest.load(arguments.forest)
+    if settings is not None:
+        forest = options.get("forest", run_forest(network))  # it knows superpixels of its kind
+        options["settings"] = settings if forest is None else replace(settings, superpixels=forest.superpixels)
     console = make_console()
     with progress(console) as report:
         written = list(
