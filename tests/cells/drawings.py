@@ -75,7 +75,7 @@ def gap_probabilities(labels: Labels) -> NDArray[np.float32]:
 
 
 def gap_affinities(labels: Labels) -> Affinities:
-    """True affinities, but in the rows of the gap short pairs all say that they are in one cell: only long ones know."""
+    """True affinities, but in the rows of the gap all short pairs are said to be in one cell: only long ones know."""
     affinities = true_affinities(labels)
     values = affinities.values.copy()
     values[0, :, GAP] = np.where(np.isnan(values[0, :, GAP]), np.nan, 1)

@@ -1,7 +1,10 @@
 """Each pair is there once, whichever direction speaks of it, and regions have the means of the pairs between them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from cells.drawings import disks, true_affinities
 from sfcnn.cells.affinities import Affinities, pixel_pairs, region_affinities
@@ -11,15 +14,15 @@ from sfcnn.segmentation.offsets import oriented_offsets
 
 @pytest.mark.parametrize("orientations", [2, 5, 8, 16, 17])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_every_pair_is_the_mean_of_all_that_speak_of_it(orientations: int, dtype: type) -> None:
+def test_every_pair_is_the_mean_of_all_that_speak_of_it(orientations: int, dtype: Any) -> None:
     radii, (height, width) = (1.0, 2.0, 5.0), (9, 4)  # the longest steps leave an image as narrow as this
-    values = np.random.default_rng(0).random((3, orientations, height, width)).astype(dtype)
+    values: NDArray[Any] = np.random.default_rng(0).random((3, orientations, height, width)).astype(dtype)
     offsets = oriented_offsets(radii, orientations)
     spoken: dict[frozenset[tuple[int, int]], list[float]] = {}
     for d, a, row, column in np.ndindex(values.shape):
         other = (row + int(offsets[d, a, 0]), column + int(offsets[d, a, 1]))
         if 0 <= other[0] < height and 0 <= other[1] < width:
-            spoken.setdefault(frozenset([(row, column), other]), []).append(values[d, a, row, column])
+            spoken.setdefault(frozenset([(row, column), other]), []).append(float(values[d, a, row, column]))
         else:
             values[d, a, row, column] = np.nan  # whatever is here is ignored
     pairs = pixel_pairs(Affinities(values, radii))
@@ -99,7 +102,7 @@ def test_wrong_shapes_and_radii_are_refused(shape: tuple[int, ...], radii: tuple
 
 def test_what_is_no_probability_is_refused_inside_of_the_image_only() -> None:
     with pytest.raises(ValueError, match=r"got uint8 \(1, 4, 3, 3\)"):
-        Affinities(np.zeros((1, 4, 3, 3), np.uint8), (1,))  # type: ignore[arg-type]
+        Affinities(np.zeros((1, 4, 3, 3), np.uint8), (1,))
     values = np.zeros((1, 4, 3, 3))
     values[0, 0, :, 2] = 7  # to the right of the last column
     assert pixel_pairs(Affinities(values, (1,))).values.max() == 0

@@ -37,7 +37,7 @@ def lifted_problem(seed: int) -> Problem:
 
 
 def least_energy(graph: Graph, costs: NDArray[np.float64], lifted: Graph, lifted_costs: NDArray[np.float64]) -> float:
-    """Over all partitions whose parts are connected by edges of the graph, found by spreading from their first nodes."""
+    """Over all partitions whose parts are connected by edges of the graph: spread from their first nodes."""
     labels = partitions(graph.nodes)  # (B, N)
     nodes = np.broadcast_to(np.arange(graph.nodes), labels.shape)
     first = np.where(labels[:, :, None] == labels[:, None, :], nodes[:, None, :], graph.nodes).min(
@@ -59,7 +59,7 @@ def test_solvers_come_close_to_the_best_of_all_partitions() -> None:
     reached = dict.fromkeys(LIFTED_SOLVERS, 0)
     problems = [lifted_problem(seed) for seed in range(60)]
     for problem in problems:
-        graph, costs, lifted, lifted_costs = problem
+        _, costs, _, lifted_costs = problem
         least = least_energy(*problem)
         size = max(np.abs(costs).max(initial=0), np.abs(lifted_costs).max(initial=0))
         energies = [lifted_energy(*problem, lifted_multicut(*problem, solver)) for solver in LIFTED_SOLVERS]

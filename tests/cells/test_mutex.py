@@ -1,7 +1,10 @@
 """The mutex watershed against a slow one, and what becomes of small pieces and membranes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from cells.drawings import Drawing, as_partition, disks, nested, same_cells, slow_mutex_watershed, true_affinities
 from sfcnn.cells.affinities import Affinities, Pairs, pixel_pairs
@@ -16,7 +19,7 @@ def listed(pairs: Pairs, stride: int = 1) -> list[tuple[float, int, int]]:
     pixels = np.arange(shape[0] * shape[1]).reshape(shape)
     rows, columns = np.indices(pixels.shape)
     chosen = (rows % stride == 0) & (columns % stride == 0)
-    found = []
+    found: list[tuple[float, int, int]] = []
     for here, there, values in pairs:
         taken = chosen[here]
         found += zip(values[taken].tolist(), pixels[here][taken].tolist(), pixels[there][taken].tolist(), strict=True)
@@ -25,16 +28,16 @@ def listed(pairs: Pairs, stride: int = 1) -> list[tuple[float, int, int]]:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("bias", "stride"), [(0.0, 1), (0.25, 1), (0.25, 2), (0.0, 3)])
-def test_clusters_are_those_of_kruskal_with_constraints(bias: float, stride: int, dtype: type) -> None:
+def test_clusters_are_those_of_kruskal_with_constraints(bias: float, stride: int, dtype: Any) -> None:
     counts = set()
     for seed in range(12):
         generator = np.random.default_rng(seed)
         shape, orientations = (int(generator.integers(2, 8)), int(generator.integers(2, 8))), (4, 8, 5)[seed % 3]
-        maps = generator.random((2, orientations, *shape)).astype(dtype)
+        maps: NDArray[Any] = generator.random((2, orientations, *shape)).astype(dtype)
         affinities = Affinities(maps, (1, 3))
         pairs = pixel_pairs(affinities)
-        attractive = [(value - bias, *ends) for value, *ends in listed(pairs.part(short=True))]
-        repulsive = [(1 - value, *ends) for value, *ends in listed(pairs.part(short=False), stride)]
+        attractive = [(value - bias, u, v) for value, u, v in listed(pairs.part(short=True))]
+        repulsive = [(1 - value, u, v) for value, u, v in listed(pairs.part(short=False), stride)]
         found = mutex_watershed(affinities, MutexConfig(bias, stride, minimum_size=1, membrane=2))
         assert as_partition(found) == set(slow_mutex_watershed(attractive, repulsive, found.size))
         assert np.array_equal(np.unique(found), np.arange(1, found.max() + 1))

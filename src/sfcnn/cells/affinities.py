@@ -67,6 +67,10 @@ class Affinities:
         """Whether quarter turns are among the Λ rotations."""
         return self.orientations % 4 == 0
 
+    def __len__(self) -> int:
+        """How many slices a stack has."""
+        return len(self.values)
+
     def __getitem__(self, index: int) -> "Affinities":
         """Those of one slice of a stack."""
         return Affinities(self.values[index], self.radii)

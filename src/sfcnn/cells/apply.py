@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def _by_affinities(
         labels = find_cells(membranes, settings, forest, raw, affinities=Affinities(values, radii))
         found.append((_resized(membranes, sides).clip(0, 1), _stretched(labels, sides)))
     probabilities, cells = (np.stack(parts) for parts in zip(*found, strict=True))
-    for last, this in zip(cells, cells[1:], strict=False):
+    for last, this in pairwise(cells):
         this += last.max()  # no label is in two slices
     return Segmentation(probabilities, cells) if slices is images else Segmentation(probabilities[0], cells[0])
 

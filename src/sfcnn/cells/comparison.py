@@ -17,7 +17,7 @@ from sfcnn.cells.tuning import BETAS
 
 #: What is tried: thresholds, the λ of lifted edges, bias and stride of mutex watersheds; β is as in `choose_beta`.
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-WEIGHTS = (0.3, 1.0, 3.0)
+WEIGHTS = (1.0, 3.0, 10.0)
 BIASES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 STRIDES = (2, 4, 8)
 

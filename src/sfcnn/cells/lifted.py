@@ -39,7 +39,7 @@ class LiftedConfig:
             multicut, the mean probability of membrane or what a forest says
     """
 
-    weight: float = 1.0
+    weight: float = 3.0
     half: float = 10.0
     short: float = 0.5
 

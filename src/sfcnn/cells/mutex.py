@@ -1,6 +1,6 @@
 """Mutex watershed: cells straight from affinities, without superpixels (Wolf et al. 2018).
 
-All pairs of pixels are sorted by strength. Pairs of the shortest radius attract with A − bias, all longer ones repel with
+All pairs of pixels are sorted by strength. Those of the shortest radius attract with A − bias, longer ones repel with
 1 − A. From the strongest on, an attractive pair joins the clusters of its pixels unless a repulsive pair between these
 clusters was there before, and a repulsive pair forbids that the clusters of its pixels are ever joined. There is no
 threshold and no number of cells: every pair is looked at once, as in Kruskal's spanning tree.

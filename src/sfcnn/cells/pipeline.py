@@ -1,6 +1,6 @@
 """From membrane probabilities to cells: superpixels, their graph, the cost of each edge, multicut (Beier et al. 2017).
 
-With affinities of pairs of pixels there are two more ways: a lifted multicut, and a mutex watershed without superpixels.
+Affinities of pairs of pixels open two more ways: a lifted multicut, and a mutex watershed without superpixels.
 
 A slice turned by 90° gives cells turned by 90°, to the last pixel and with the same labels. As with superpixels, all is
 computed in one fixed orientation, and the exceptions are the same: probabilities that equal themselves turned by 180°.
@@ -77,7 +77,7 @@ class CellsConfig:
             raise ValueError(f"cells are joined through slices by the method 'multicut', got {self.method!r}")
         solvers = LIFTED_SOLVERS if self.method == "lifted-multicut" else SOLVERS
         if self.solver not in solvers:
-            raise ValueError(f"unknown solver {self.solver!r} of {self.method}, choose one of {list(solvers)}")
+            raise ValueError(f"unknown solver {self.solver!r}, choose one of {list(solvers)}")
         if not 0 < self.beta < 1:
             raise ValueError(f"beta must be in (0, 1), got {self.beta}")
         for name in ("time_limit", "across_weight"):
@@ -184,8 +184,8 @@ def _needed(affinities: Affinities | None, method: str, shape: tuple[int, ...]) 
         return None
     if affinities is None:
         raise ValueError(
-            f"the method {method!r} needs affinities: pass those of a network that was trained with some, or choose one "
-            f"of {[name for name in METHODS if name not in BY_AFFINITIES]}"
+            f"the method {method!r} needs affinities: pass those of a network that was trained with some, or choose "
+            f"one of {[name for name in METHODS if name not in BY_AFFINITIES]}"
         )
     if affinities.shape != shape:
         raise ValueError(

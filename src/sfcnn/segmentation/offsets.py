@@ -11,6 +11,7 @@ the step of a + Λ/2 is exactly the opposite one.
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ def check_radii(radii: Sequence[float]) -> None:
     wrong = [radius for radius in radii if not (math.isfinite(radius) and radius >= 1)]
     if wrong:
         raise ValueError(f"radii must be at least 1 pixel, got {wrong[0]:g} in {list(radii)}")
-    if any(later <= earlier for earlier, later in zip(radii, radii[1:], strict=False)):
+    if any(later <= earlier for earlier, later in pairwise(radii)):
         raise ValueError(f"radii must increase, got {list(radii)}")
 
 
