@@ -27,7 +27,8 @@ class MutexConfig:
 
     Args:
         bias: taken off the affinities of short pairs; more makes more and smaller cells
-        stride: only every so many rows and columns have long pairs: faster, and fewer wrong ones that cut cells
+        stride: only every so many rows and columns have long pairs: faster, and fewer wrong ones that cut cells; to be
+            smaller than the longest radius, or else whole borders can be skipped
         minimum_size: cells with fewer pixels are joined to a neighbour
         membrane: pixels with at least this probability of membrane are left out, and go to the cells beside them in the
             end; above 1, none is
