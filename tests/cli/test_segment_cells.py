@@ -253,3 +253,30 @@ def test_a_full_disk_leaves_no_file(
     Path("parts.tif").write_text("my own")
     assert "No space left on device" in fails(*words, "--overwrite")
     assert Path("parts.tif").read_text() == "my own"
+
+
+def test_cells_by_threshold(texture: Texture) -> None:
+    settings = CellsConfig(SuperpixelsConfig(threshold=0.5), method="threshold")
+    assert np.array_equal(
+        find("--method", "threshold", "--threshold", "0.5"), find_cells(texture.probabilities, settings)
+    )
+    assert np.array_equal(find("--method", "multicut"), find())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--method", "mutex-watershed"], "predict RUN IMAGE --method mutex-watershed"),
+        (["--method", "lifted-multicut"], "the affinities of a network"),
+        (["--method", "voronoi"], "unknown method 'voronoi', choose one of"),
+        (["--method", "threshold", "--forest", "edges.safetensors"], "--forest is for the method multicut"),
+        (["--method", "threshold", "--stack"], "joined through slices by the method 'multicut', got 'threshold'"),
+    ],
+)
+def test_methods_that_cannot_be_used_here(
+    words: list[str], message: str, texture: Texture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["segment", "cells", "membrane.tif", "--out", "cells.tif", *words]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1

@@ -7,9 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfcnn.cells.affinities import Affinities
     from sfcnn.cells.apply import Segmentation, segment, segment_files
+    from sfcnn.cells.comparison import Prediction, compare_methods
     from sfcnn.cells.forest import Forest, ForestConfig
     from sfcnn.cells.learning import LearnedForest, learn_forest
+    from sfcnn.cells.lifted import LiftedConfig
+    from sfcnn.cells.mutex import MutexConfig
     from sfcnn.cells.pipeline import CellsConfig, find_cells
     from sfcnn.cells.reading import score
     from sfcnn.cells.scoring import StackScores, truth_cells
@@ -17,14 +21,19 @@ if TYPE_CHECKING:
     from sfcnn.cells.tuning import choose_beta
 
 __all__ = [
+    "Affinities",
     "CellsConfig",
     "Forest",
     "ForestConfig",
     "LearnedForest",
+    "LiftedConfig",
+    "MutexConfig",
+    "Prediction",
     "Segmentation",
     "StackScores",
     "SuperpixelsConfig",
     "choose_beta",
+    "compare_methods",
     "find_cells",
     "learn_forest",
     "score",
@@ -34,14 +43,19 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Affinities": "affinities",
     "CellsConfig": "pipeline",
     "Forest": "forest",
     "ForestConfig": "forest",
     "LearnedForest": "learning",
+    "LiftedConfig": "lifted",
+    "MutexConfig": "mutex",
+    "Prediction": "comparison",
     "Segmentation": "apply",
     "StackScores": "scoring",
     "SuperpixelsConfig": "superpixels",
     "choose_beta": "tuning",
+    "compare_methods": "comparison",
     "find_cells": "pipeline",
     "learn_forest": "learning",
     "score": "reading",

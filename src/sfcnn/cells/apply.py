@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from sfcnn.cells.affinities import Affinities
 from sfcnn.cells.forest import Forest
 from sfcnn.cells.linking import SliceAgreement, describe_agreement, link_stack
-from sfcnn.cells.pipeline import find_cells
+from sfcnn.cells.pipeline import BY_AFFINITIES, BY_SUPERPIXELS, CellsConfig, find_cells
 from sfcnn.io.files import check_output
 from sfcnn.io.pixelsize import read_pixel_size
 from sfcnn.io.stacks import TIFF, as_fraction, as_writable_labels, read_image, read_stack, write_stacks
@@ -41,7 +43,8 @@ def segment(
         images: (H, W) or (Z, H, W), from black, 0, to white, 1; RGB with a last axis of 3.
         cells: find cells; by default if the network looks for membranes.
         stack: link cells through slices (`sfcnn.cells.linking`), so that they have the same label in each.
-        options: of `Segmenter.predict`, and `forest`, a `Forest` or None, by default that of the network's run.
+        options: of `Segmenter.predict`; `forest`, a `Forest` or None, by default that of the network's run; `settings`
+            of the cells, a `CellsConfig`, some methods of which need a network that was trained with affinities.
 
     >>> import sfcnn
     >>> image = sfcnn.segmentation.synthetic_membranes(1, 128)[0][0].numpy()
@@ -52,15 +55,18 @@ def segment(
         raise ValueError(f"expected a network that segments, like sfcnn.load('isbi2012'), got {type(network).__name__}")
     check_stack(network, cells, stack=stack)
     forest = options.pop("forest") if "forest" in options else run_forest(network)
+    settings: CellsConfig | None = options.pop("settings", None)
+    if settings is not None and settings.method not in BY_SUPERPIXELS:
+        forest = None
+    if settings is not None and settings.method in BY_AFFINITIES and wants_cells(network, cells):
+        found = _by_affinities(network, np.asarray(images, np.float32), settings, forest, **options)
+        return _linked(found) if stack else found
     probabilities = network.predict(images, **options)
     if wants_cells(network, cells):
         scale = network.scale(options.get("pixel_size", 0.0))
         raw = 1 - np.asarray(images) if options.get("invert") else np.asarray(images)
-        labels = _cells(probabilities, raw, forest, scale)
-        if not stack or labels.ndim == 2:
-            return Segmentation(probabilities, labels)
-        linked, agreement = link_stack(labels)
-        return Segmentation(probabilities, linked, tuple(agreement))
+        found = Segmentation(probabilities, _cells(probabilities, raw, forest, scale, settings))
+        return _linked(found) if stack else found
     if len(network.classes) == 1:
         return Segmentation(probabilities, (probabilities > 0.5).astype(np.int64))
     return Segmentation(probabilities, probabilities.argmax(-3))
@@ -85,8 +91,36 @@ def run_forest(network: Segmenter) -> Forest | None:
     return Forest.load(path) if path.is_file() else None
 
 
+def cells_settings(method: str | None, forest: Forest | None) -> CellsConfig | None:
+    """Settings of a method, with superpixels of the kind that the forest knows; None for the defaults."""
+    if method is None:
+        return None
+    return CellsConfig(method=method) if forest is None else CellsConfig(forest.superpixels, method=method)
+
+
+def check_method(network: Segmenter, settings: CellsConfig | None) -> None:
+    """Raise if cells are to be found by affinities that the network does not have."""
+    if settings is not None and settings.method in BY_AFFINITIES and not network.config.model.affinities:
+        raise ValueError(
+            f"the method {settings.method!r} needs a network that was trained with affinities, such as "
+            f"--model.affinities '[1, 3, 9, 27]', which {network.directory} was not"
+        )
+
+
+def _linked(found: Segmentation) -> Segmentation:
+    """The same with cells linked through slices; an image by itself has none to link."""
+    if found.labels.ndim == 2:
+        return found
+    labels, agreement = link_stack(found.labels)
+    return Segmentation(found.probabilities, labels, tuple(agreement))
+
+
 def _cells(
-    probabilities: NDArray[np.float32], images: NDArray[Any], forest: Forest | None, scale: float
+    probabilities: NDArray[np.float32],
+    images: NDArray[Any],
+    forest: Forest | None,
+    scale: float,
+    settings: CellsConfig | None,
 ) -> NDArray[np.int64]:
     """The cells, by a forest if there is one.
 
@@ -96,10 +130,48 @@ def _cells(
     scaled = [max(1, round(scale * side)) for side in sides]
     membranes = _resized(probabilities, scaled).clip(0, 1)
     raw = _resized(images, scaled) if forest is not None and forest.needs_raw else None
-    labels = find_cells(membranes, None, forest, raw)
-    if tuple(scaled) == sides:
+    return _stretched(find_cells(membranes, settings, forest, raw), sides)
+
+
+def _by_affinities(
+    network: Segmenter,
+    images: NDArray[np.float32],
+    settings: CellsConfig,
+    forest: Forest | None,
+    *,
+    pixel_size: float = 0.0,
+    progress: Callable[[float], None] = lambda done: None,
+    **options: Any,
+) -> Segmentation:
+    """Slice by slice, since affinities are as large as many slices; in pixels of the training's size, as they count."""
+    check_method(network, settings)
+    radii = network.config.model.affinities
+    colours = network.channels == 3 and images.shape[-1] == 3
+    slices = images if images.ndim - colours == 3 else images[None]
+    scale, found = network.scale(pixel_size), []
+    for number, image in enumerate(slices):
+        planes = np.moveaxis(image, -1, 0) if colours else image
+        sides = planes.shape[-2:]
+        small = _resized(planes, [max(1, round(scale * side)) for side in sides])
+        membranes, values = network.predict_affinities(
+            np.moveaxis(small, 0, -1) if colours else small,
+            progress=lambda done, number=number: progress((number + done) / len(slices)),
+            **options,
+        )
+        raw = (1 - small if options.get("invert") else small) if forest is not None and forest.needs_raw else None
+        labels = find_cells(membranes, settings, forest, raw, affinities=Affinities(values, radii))
+        found.append((_resized(membranes, sides).clip(0, 1), _stretched(labels, sides)))
+    probabilities, cells = (np.stack(parts) for parts in zip(*found, strict=True))
+    for last, this in pairwise(cells):
+        this += last.max()  # no label is in two slices
+    return Segmentation(probabilities, cells) if slices is images else Segmentation(probabilities[0], cells[0])
+
+
+def _stretched(labels: NDArray[np.int64], sides: Sequence[int]) -> NDArray[np.int64]:
+    """Labels (…, H, W) in an image of other sides: each pixel has the label of the nearest one."""
+    if labels.shape[-2:] == tuple(sides):
         return labels
-    rows, columns = (np.arange(side) * part // side for side, part in zip(sides, scaled, strict=True))
+    rows, columns = (np.arange(side) * part // side for side, part in zip(sides, labels.shape[-2:], strict=True))
     return labels[..., rows[:, None], columns]
 
 

@@ -114,7 +114,7 @@ def multicut(
     }
     labels = solvers.ChainedMulticutSolvers(steps[solver]).optimize(objective)
     u, v = graph.edges.T
-    return _parts(graph, labels[u] == labels[v])
+    return joined_parts(graph, labels[u] == labels[v])
 
 
 def solve_exactly(graph: Graph, costs: ArrayLike, *, time_limit: float = 60.0) -> Solution:
@@ -147,7 +147,7 @@ def solve_exactly(graph: Graph, costs: ArrayLike, *, time_limit: float = 60.0) -
             break
         bound = max(bound, float(result.fun))
         y = result.x.round() if integer else result.x
-        best = min(best, _parts(graph, y < 0.5), key=lambda labels: energy(graph, w, labels))
+        best = min(best, joined_parts(graph, y < 0.5), key=lambda labels: energy(graph, w, labels))
         broken = _broken_cycles(graph, y)
         rows += broken
         proved = integer and not broken  # then y is a partition
@@ -164,7 +164,7 @@ def _check(graph: Graph, costs: ArrayLike) -> Floats:
     return costs
 
 
-def _parts(graph: Graph, joined: NDArray[np.bool_]) -> NodeLabels:
+def joined_parts(graph: Graph, joined: NDArray[np.bool_]) -> NodeLabels:
     """Connected components (N,) by the joined edges (E,), which SciPy numbers by their first nodes."""
     u, v = graph.edges[joined].T
     links = coo_array((np.ones(len(u)), (u, v)), shape=(graph.nodes, graph.nodes))

@@ -1,8 +1,11 @@
 """From membrane probabilities to cells: superpixels, their graph, the cost of each edge, multicut (Beier et al. 2017).
 
+Affinities of pairs of pixels open two more ways: a lifted multicut, and a mutex watershed without superpixels.
+
 A slice turned by 90° gives cells turned by 90°, to the last pixel and with the same labels. As with superpixels, all is
 computed in one fixed orientation, and the exceptions are the same: probabilities that equal themselves turned by 180°.
-Stacks whose cells are joined through slices are turned as a whole.
+Stacks whose cells are joined through slices are turned as a whole. Affinities turn with the image if their number of
+orientations is divisible by 4; with others, cells are found in the orientation in which the image comes.
 """
 
 from collections.abc import Callable
@@ -12,10 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfcnn.cells.affinities import Affinities, pixel_pairs
 from sfcnn.cells.features import Features, edge_features
 from sfcnn.cells.forest import Forest
 from sfcnn.cells.graph import RegionGraph, paint, region_graph
+from sfcnn.cells.lifted import LIFTED_SOLVERS, LiftedConfig, lifted_edges, lifted_multicut, short_borders
 from sfcnn.cells.multicut import SOLVERS, edge_costs, multicut
+from sfcnn.cells.mutex import MutexConfig, mutex_watershed
 from sfcnn.cells.superpixels import (
     SuperpixelsConfig,
     check_probabilities,
@@ -23,6 +29,15 @@ from sfcnn.cells.superpixels import (
     turn,
     upright_turns,
 )
+from sfcnn.cells.thinning import components, fill_borders
+
+#: Components between membranes; superpixels joined by a multicut; by a multicut that also hears long pairs; pixels
+#: joined by short pairs unless long ones forbid it.
+METHODS = ("threshold", "multicut", "lifted-multicut", "mutex-watershed")
+
+#: Those that need affinities, and those that join superpixels, for which there are forests.
+BY_AFFINITIES = ("lifted-multicut", "mutex-watershed")
+BY_SUPERPIXELS = ("multicut", "lifted-multicut")
 
 _LARGEST = 1e9  # of the settings that have no limit by their meaning
 
@@ -34,11 +49,14 @@ class CellsConfig:
     Args:
         superpixels: what is joined to cells
         beta: β of the edge costs; above ½ there are more and smaller cells
-        solver: of the multicut: "greedy", "kernighan-lin", "fusion-moves", "exact"
+        solver: of the multicut: "greedy", "kernighan-lin", "fusion-moves", "exact"; the last not of the lifted one
         time_limit: seconds for "exact", for each multicut
         joined: find cells that continue through the slices of a stack, instead of cells in each slice by itself
         across_weight: of edges across slices: their costs are multiplied by this and by their area, relative to the
             largest one
+        method: one of METHODS; "threshold" is that of the superpixels
+        lifted: of the method "lifted-multicut"
+        mutex: of the method "mutex-watershed"
     """
 
     superpixels: SuperpixelsConfig = field(default_factory=SuperpixelsConfig)
@@ -47,11 +65,19 @@ class CellsConfig:
     time_limit: float = 60.0
     joined: bool = False
     across_weight: float = 16.0
+    method: str = "multicut"
+    lifted: LiftedConfig = field(default_factory=LiftedConfig)
+    mutex: MutexConfig = field(default_factory=MutexConfig)
 
     def __post_init__(self) -> None:
         """Check the choices and that every number makes sense."""
-        if self.solver not in SOLVERS:
-            raise ValueError(f"unknown solver {self.solver!r}, choose one of {list(SOLVERS)}")
+        if self.method not in METHODS:
+            raise ValueError(f"unknown method {self.method!r}, choose one of {list(METHODS)}")
+        if self.joined and self.method != "multicut":
+            raise ValueError(f"cells are joined through slices by the method 'multicut', got {self.method!r}")
+        solvers = LIFTED_SOLVERS if self.method == "lifted-multicut" else SOLVERS
+        if self.solver not in solvers:
+            raise ValueError(f"unknown solver {self.solver!r}, choose one of {list(solvers)}")
         if not 0 < self.beta < 1:
             raise ValueError(f"beta must be in (0, 1), got {self.beta}")
         for name in ("time_limit", "across_weight"):
@@ -65,6 +91,7 @@ def find_cells(
     forest: Forest | None = None,
     raw: ArrayLike | None = None,
     report: Callable[[float], None] = lambda done: None,
+    affinities: Affinities | None = None,
 ) -> NDArray[np.int64]:
     """Label each pixel with its cell, from 1 on: (H, W) or (Z, H, W) as the membrane probabilities.
 
@@ -78,6 +105,7 @@ def find_cells(
         forest: classifies edges by their features, see `sfcnn.cells.learn_forest`
         raw: the image that the probabilities were predicted from, for a forest that has learned from such
         report: called with the fraction of the slices that is done; slices that are joined are done all at once
+        affinities: of the pairs of pixels, for the methods "lifted-multicut" and "mutex-watershed"
 
     >>> from sfcnn.cells import find_cells
     >>> wall = np.zeros((40, 60), np.float32)
@@ -96,17 +124,25 @@ def find_cells(
         raw = None
     elif raw is None:
         raise ValueError("the forest has learned from raw images: pass those of the probabilities")
+    if forest is not None and settings.method not in BY_SUPERPIXELS:
+        raise ValueError(f"a forest is for the methods {list(BY_SUPERPIXELS)}, got {settings.method!r}")
+    affinities = _needed(affinities, settings.method, probabilities.shape)
     if probabilities.ndim == 3 and not settings.joined:
         labels = np.empty(probabilities.shape, dtype=np.int64)
         last = 0
         for index, image in enumerate(probabilities):
-            labels[index] = find_cells(image, settings, forest, None if raw is None else raw[index]) + last
+            one = None if raw is None else raw[index]
+            pairs = None if affinities is None else affinities[index]
+            labels[index] = find_cells(image, settings, forest, one, affinities=pairs) + last
             last = labels[index].max()
             report((index + 1) / len(labels))
         return labels
-    turns = upright_turns(probabilities, settings.superpixels.threshold)
-    upright = turn(probabilities, turns)
-    labels = _upright_cells(upright, settings, forest, None if raw is None else turn(raw, turns))
+    fixed = affinities is not None and not affinities.turnable
+    turns = 0 if fixed else upright_turns(probabilities, settings.superpixels.threshold)
+    upright, raw = turn(probabilities, turns), None if raw is None else turn(raw, turns)
+    if affinities is not None and not fixed:
+        affinities = affinities.turned(turns)
+    labels = _upright_cells(upright, settings, forest, raw, affinities)
     report(1.0)
     return turn(labels, -turns)
 
@@ -142,9 +178,36 @@ def _standardize(images: NDArray[Any]) -> NDArray[np.float32]:
     return np.stack([standardize(torch.from_numpy(one)).numpy() for one in slices]).reshape(images.shape)
 
 
+def _needed(affinities: Affinities | None, method: str, shape: tuple[int, ...]) -> Affinities | None:
+    """Affinities of this shape if a method needs them, else None."""
+    if method not in BY_AFFINITIES:
+        return None
+    if affinities is None:
+        raise ValueError(
+            f"the method {method!r} needs affinities: pass those of a network that was trained with some, or choose "
+            f"one of {[name for name in METHODS if name not in BY_AFFINITIES]}"
+        )
+    if affinities.shape != shape:
+        raise ValueError(
+            f"affinities of an image {affinities.shape} and probabilities {shape} must have the same shape"
+        )
+    return affinities
+
+
 def _upright_cells(
-    probabilities: NDArray[Any], settings: CellsConfig, forest: Forest | None, raw: NDArray[Any] | None
+    probabilities: NDArray[Any],
+    settings: CellsConfig,
+    forest: Forest | None,
+    raw: NDArray[Any] | None,
+    affinities: Affinities | None,
 ) -> NDArray[np.int64]:
+    threshold = settings.superpixels.threshold
+    if settings.method == "threshold":
+        cells = components(probabilities < threshold)
+        return fill_borders(cells) if cells.any() else cells + 1
+    if settings.method == "mutex-watershed":
+        assert affinities is not None
+        return mutex_watershed(affinities, settings.mutex, probabilities < settings.mutex.membrane)
     if forest is None:
         regions = superpixels(probabilities, settings.superpixels)
         graph = region_graph(regions)
@@ -152,6 +215,17 @@ def _upright_cells(
     else:
         regions, graph, features = describe(probabilities, settings.superpixels, raw, standardized=forest.standardized)
         borders = np.where(graph.across, graph.edge_means(probabilities), forest.predict(features))
+    if affinities is not None:
+        pairs = pixel_pairs(affinities)
+        short = short_borders(regions, graph, pairs)
+        borders = np.where(
+            np.isnan(short), borders, (1 - settings.lifted.short) * borders + settings.lifted.short * short
+        )
+        # Pairs from or to a membrane are in no cell, which says nothing of the cells beside it.
+        inside = np.where(probabilities < threshold, regions, 0)
+        lifted, lifted_costs = lifted_edges(inside, graph.nodes, pairs, settings.beta, settings.lifted)
+        costs = edge_costs(borders, settings.beta)
+        return paint(regions, lifted_multicut(graph, costs, lifted, lifted_costs, settings.solver))
     costs = edge_costs(borders, settings.beta)
     areas = graph.sizes[graph.across]
     costs[graph.across] *= settings.across_weight * areas / areas.max(initial=1)

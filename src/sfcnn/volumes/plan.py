@@ -52,7 +52,7 @@ class Plan:
     device: str
     cells: bool  #: find cells, or else classes of pixels
     fill_missing: bool  #: of `ZarrVolume`
-    options: dict[str, Any] = field(default_factory=dict)  #: of `Segmenter.predict`
+    options: dict[str, Any] = field(default_factory=dict)  #: of `Segmenter.predict`, and the method to find cells
 
     @property
     def labels(self) -> str:

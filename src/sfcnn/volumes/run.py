@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sfcnn.cells.apply import check_stack, said_size, wants_cells
+from sfcnn.cells.apply import cells_settings, check_method, check_stack, said_size, wants_cells
 from sfcnn.cells.linking import LEAST_OVERLAP, Links, SliceAgreement, check_overlap, number_cells
 from sfcnn.segmentation import Segmenter
 from sfcnn.volumes.plan import Output, Plan, prepare
@@ -15,7 +15,7 @@ from sfcnn.volumes.source import open_volume
 from sfcnn.volumes.spread import Spread, check_spread, spread
 
 #: Options of `Segmenter.predict` that volumes take.
-DEFAULTS: dict[str, Any] = {"invert": False, "average": "none", "tile": None, "halo": None}
+DEFAULTS: dict[str, Any] = {"invert": False, "average": "none", "tile": None, "halo": None, "method": None}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def segment_volume(
         overwrite: replace an output of another volume, network or other options.
         report: called with what is being done and the part of it that is done.
         warn: called with a line about a pixel size that cannot be meant.
-        options: `invert`, `average`, `tile`, `halo` of `Segmenter.predict`.
+        options: `invert`, `average`, `tile`, `halo` of `Segmenter.predict`, and the `method` of `CellsConfig`.
     """
     check_spread(workers, scheduler)
     check_overlap(least_overlap)
@@ -102,7 +102,7 @@ def segment_volume(
         fill_missing,
         {**DEFAULTS, **options, "pixel_size": size},
     )
-    plan.trees()  # a damaged file is noticed before anything is made
+    check_method(network, cells_settings(plan.options["method"], plan.trees()))  # before anything is made
     count = volume.shape[0]
     chosen = range(count) if slices is None else slices
     if not chosen or not 0 <= min(chosen) <= max(chosen) < count:

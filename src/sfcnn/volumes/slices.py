@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfcnn.cells.apply import segment
+from sfcnn.cells.apply import cells_settings, segment
 from sfcnn.cells.linking import Links, link_slices
 from sfcnn.io.zarr_volumes import Pyramid, remove_partial_chunks
 from sfcnn.volumes.plan import Output, Plan
@@ -66,7 +66,9 @@ def _segment_slice(plan: Plan, z: int) -> Outcome:
     done, before, written, _ = read_record(output.slices, z)
     if done and before == seen and _stored(z, output.probabilities, output.own) == written:
         return Outcome(z, kept=True)
-    found = segment(network, image, cells=plan.cells, forest=plan.trees(), **plan.options)
+    options, forest = dict(plan.options), plan.trees()
+    settings = cells_settings(options.pop("method"), forest)
+    found = segment(network, image, cells=plan.cells, forest=forest, settings=settings, **options)
     own = found.labels.astype(np.uint32 if plan.cells else np.uint8)
     for array in (*output.probabilities.arrays, *output.own.arrays, output.slices):
         remove_partial_chunks(array, plan.out, z)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sfcnn.cli.parser import Parser, add_overwrite
 from sfcnn.cli.segment.inputs import (
+    add_method,
     add_probabilities,
     add_superpixels,
     check_outputs,
@@ -39,6 +40,7 @@ def parser(prog: str) -> Parser:
         examples=(
             f"{prog} membranes.tif --out cells.tif",
             f"{prog} membranes.tif --out cells.tif --stack --beta 0.6",
+            f"{prog} membranes.tif --out cells.tif --method threshold --threshold 0.5",
             f"{prog} membranes.tif --out cells.tif --forest edges.safetensors --image raw.tif",
         ),
     )
@@ -61,6 +63,7 @@ def parser(prog: str) -> Parser:
         help="images of the probabilities, for a forest that has learned from images",
     )
     cells.add_argument("--stack", action="store_true", help="find cells that continue through the slices")
+    add_method(cells)
     multicut = cells.add_argument_group("multicut")
     multicut.add_argument("--beta", type=float, metavar="B", help="in (0, 1), more makes more cells (default: 0.5)")
     multicut.add_argument(
@@ -116,14 +119,22 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
 
 def _settings(arguments: argparse.Namespace) -> "CellsConfig":
     from sfcnn.cells import CellsConfig
+    from sfcnn.cells.pipeline import BY_AFFINITIES
 
+    if arguments.method in BY_AFFINITIES:
+        raise ValueError(
+            f"the method {arguments.method!r} needs more than probabilities, the affinities of a network: use "
+            f"`sfcnn segment predict RUN IMAGE --method {arguments.method}`"
+        )
+    if arguments.method == "threshold" and arguments.forest is not None:
+        raise ValueError("--forest is for the method multicut: leave it out, or --method threshold")
     if arguments.image is not None and arguments.forest is None:
         raise ValueError("--image is for a forest that has learned from images: pass --forest too")
     if arguments.across_weight is not None and not arguments.stack:
         raise ValueError("--across-weight is for cells that continue through the slices: pass --stack too")
     if arguments.time_limit is not None and arguments.solver != "exact":
         raise ValueError("--time-limit is for the exact solver: pass --solver exact too")
-    chosen = typed(arguments, ("beta", "solver", "time_limit", "across_weight"))
+    chosen = typed(arguments, ("method", "beta", "solver", "time_limit", "across_weight"))
     return CellsConfig(superpixel_settings(arguments), joined=arguments.stack, **chosen)
 
 

@@ -28,6 +28,16 @@ def add_probabilities(parser: Any) -> None:
     parser.add_argument("--interior", action="store_true", help="PROBABILITIES is bright inside cells")
 
 
+def add_method(parser: Any) -> None:
+    """Add the way to find cells; if it is not typed, that of `CellsConfig`."""
+    parser.add_argument(
+        "--method",
+        metavar="NAME",
+        help="how cells are found: threshold or multicut (default), or lifted-multicut or mutex-watershed, for which "
+        "`predict` needs a network with affinities",
+    )
+
+
 def add_superpixels(parser: Any) -> None:
     """Add how superpixels are made; what is not typed stays as it is in `SuperpixelsConfig`."""
     group = parser.add_argument_group("superpixels, the small regions that are joined to cells")

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from sfcnn.cli.parser import Parser, add_device, add_overwrite
+from sfcnn.cli.segment.inputs import add_method
 
 
 def parser(prog: str) -> Parser:
@@ -63,6 +64,7 @@ def parser(prog: str) -> Parser:
     parser.add_argument(
         "--stack", action="store_true", help="link cells through slices, and say how well neighbouring slices agree"
     )
+    add_method(parser)
     add_device(parser)
     add_overwrite(parser)
     volumes = parser.add_argument_group("volumes, with --out OUT.zarr")
@@ -93,11 +95,13 @@ def _range(text: str) -> range:
 
 def run(prog: str, arguments: argparse.Namespace) -> None:
     """Load the network, segment file by file, or a volume slice by slice."""
+    if arguments.method is not None and arguments.cells is False:
+        raise ValueError("--method is how cells are found: leave it out, or --no-cells")
     if arguments.out.suffix.lower() == ".zarr":
         _run_volume(arguments)
         return
     _check_files(arguments)
-    from sfcnn.cells.apply import segment_files
+    from sfcnn.cells.apply import cells_settings, run_forest, segment_files
     from sfcnn.cells.forest import Forest
     from sfcnn.cli.console import make_console, progress
     from sfcnn.io.images import image_files
@@ -109,6 +113,8 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     options = {name: getattr(arguments, name) for name in names}
     if arguments.forest is not None:
         options["forest"] = Forest.load(arguments.forest)
+    if arguments.method is not None:
+        options["settings"] = cells_settings(arguments.method, options.get("forest", run_forest(network)))
     console = make_console()
     with progress(console) as report:
         written = list(
