@@ -68,8 +68,9 @@ def test_gradients_are_those_of_the_layers(options: dict[str, Any], training: bo
         output = net(given)
         gradients = torch.autograd.grad(output.square().sum(), [given, *net.parameters()])
         results.append([output.detach(), *gradients])
-    for found, expected in zip(*results, strict=True):
-        assert torch.equal(found, expected)
+    for found, expected in zip(*results, strict=True):  # in training the passes of the kernel round differently
+        tolerance = 0 if not training else 1e-5 if dtype == torch.float32 else 1e-11
+        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance * expected.abs().max().item())
 
 
 def test_gradients_can_be_watched() -> None:
