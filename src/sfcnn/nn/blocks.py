@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as _modules
 
 from sfcnn.nn.conv import GroupConv2d, LiftConv2d
 from sfcnn.nn.steerable import SteerableConv2d
@@ -57,7 +58,8 @@ class ConvBlock(nn.Sequential):
             return super().forward(input)
         conv, norm, _, *rest = self
         if torch.is_grad_enabled() or norm.training or norm.running_mean is None:
-            features = _normalize_rectify(cast(nn.BatchNorm3d, norm), conv(input))
+            alone = type(conv) in (LiftConv2d, GroupConv2d)  # and no hooks: nobody else has what it returns
+            features = _normalize_rectify(cast(nn.BatchNorm3d, norm), conv(input), consume=alone)
         else:
             features = cast(SteerableConv2d, conv).rectified(input, *_scale_and_shift(cast(nn.BatchNorm3d, norm)))
         for layer in rest:
@@ -76,6 +78,7 @@ class ConvBlock(nn.Sequential):
             return False
         hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
         hooked = any(getattr(layer, hook) for layer in (conv, norm, activation) for hook in hooks)
+        hooked = hooked or bool(_modules._global_forward_hooks or _modules._global_forward_pre_hooks)
         return not hooked and not torch._C._is_tracing()
 
 
@@ -86,7 +89,7 @@ def _scale_and_shift(norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
     return scale, norm.bias - mean * scale
 
 
-def _normalize_rectify(norm: nn.BatchNorm3d, features: Tensor) -> Tensor:
+def _normalize_rectify(norm: nn.BatchNorm3d, features: Tensor, consume: bool) -> Tensor:
     """Batch norm and ReLU, in training by the compiled passes where they cover it."""
     mean, variance, counter = norm.running_mean, norm.running_var, norm.num_batches_tracked
     tracked = norm.training and norm.track_running_stats and mean is not None and variance is not None
@@ -96,7 +99,7 @@ def _normalize_rectify(norm: nn.BatchNorm3d, features: Tensor) -> Tensor:
     counter.add_(1)
     momentum = 1 / float(counter) if norm.momentum is None else norm.momentum
     statistics = cast(Tensor, mean), cast(Tensor, variance)
-    return normalize_rectify(features, norm.weight, norm.bias, *statistics, momentum, norm.eps)
+    return normalize_rectify(features, norm.weight, norm.bias, *statistics, momentum, norm.eps, consume)
 
 
 class Residual(nn.Module):

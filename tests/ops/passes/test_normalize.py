@@ -7,8 +7,10 @@ from typing import cast
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from sfcnn import ConvBlock, GroupConv2d
+from sfcnn.nn import SpatialMaxPool
 from sfcnn.ops.passes import is_covered, normalize_rectify
 from sfcnn.ops.spectral.kernel import load
 
@@ -111,6 +113,20 @@ def test_the_number_of_threads_changes_no_bit(dtype: torch.dtype) -> None:
         assert all(torch.equal(one, other) for one, other in zip(results[0], others, strict=True))
 
 
+def test_the_gradient_takes_the_place_of_features_that_are_given_away() -> None:
+    norm, given = batch_norm(3, torch.float64), torch.randn(2, 3, 4, 5, 5, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn_like(given)
+    expected = solve(by_passes, norm, given.detach(), gradient)[1]
+    for consume in (False, True):
+        features = given.clone()
+        statistics = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+        result = normalize_rectify(features, norm.weight, norm.bias, *statistics, 0.1, norm.eps, consume)
+        for retain in (True, False):
+            (found,) = torch.autograd.grad(result, given, gradient, retain_graph=retain)
+            assert found.equal(expected)
+            assert features.equal(found if consume and not retain else given)
+
+
 def test_nan_spreads_as_in_pytorch(dtype: torch.dtype) -> None:
     features, gradient = torch.randn(2, 3, 2, 4, 5, 5, dtype=dtype)
     features[1, 0] = torch.nan
@@ -161,10 +177,16 @@ def test_what_the_passes_do_not_cover_is_left_to_pytorch(monkeypatch: pytest.Mon
         assert net(features[:0]).shape == (0, 3, 4, 6, 5)
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         ConvBlock(2, 3, 3, 1)(torch.randn(1, 2, 1, 3, 3))
-    parameters = dict(layers.named_parameters())
-    tangents = {name: torch.ones_like(parameter) for name, parameter in parameters.items()}
-    for net in (block, layers):  # forward derivatives
-        torch.func.jvp(lambda p, net=net: torch.func.functional_call(net, p, features), (parameters,), (tangents,))
+
+
+def test_transforms_of_functions_see_the_operators_of_pytorch() -> None:
+    """Forward derivatives and vmap, which know nothing of the kernel's."""
+    features = torch.randn(3, 2, 4, 6, 5)
+    with forward_ad.dual_level():
+        assert not is_covered(features)
+    pool = torch.func.vmap(torch.func.grad(lambda one: SpatialMaxPool()(one).sum()))
+    assert pool(features[None]).shape == (1, *features.shape)
+    assert is_covered(features)
 
 
 def test_the_result_of_relu_is_not_kept() -> None:
