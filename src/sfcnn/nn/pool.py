@@ -56,7 +56,7 @@ class SpatialMaxPool(nn.MaxPool3d):
     """The maximum over 2×2 pixels, orientation by orientation: `nn.MaxPool3d((1, 2, 2))`, faster and with less memory.
 
     PyTorch's layer also finds out where the maximum is, which only gradients need and which takes far longer. For
-    gradients it keeps its input and eight bytes for each maximum; the compiled kernel keeps one byte (`sfcnn.ops.passes`).
+    gradients it keeps its input and eight bytes for each maximum, the compiled kernel one byte (`sfcnn.ops.passes`).
 
     Shapes: features (B, C, Λ, H, W) → (B, C, Λ, H // 2, W // 2).
 

@@ -1,6 +1,6 @@
 """The maximum over 2×2 pixels, which keeps one byte for each maximum for the backward pass: the corner it came from.
 
-PyTorch's layer keeps its input and eight bytes for each maximum, and fills the gradient with zeros before it adds to it.
+PyTorch's layer keeps its input and eight bytes for each maximum, and fills the gradient with zeros before adding to it.
 """
 
 from typing import Any

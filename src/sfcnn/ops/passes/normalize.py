@@ -1,6 +1,8 @@
 """Batch norm with the statistics of the batch, and ReLU, in two passes over memory each way.
 
-    y = max(0, z),   z = weight · (x − μ) / √(σ² + eps) + bias,   μ and σ² of a channel over images, orientations, pixels
+    y = max(0, z),   z = weight · (x − μ) / √(σ² + eps) + bias
+
+where μ and σ² are those of a channel over images, orientations and pixels.
 
 One after the other, the two layers keep x and y for the backward pass. Here x is enough: the backward pass finds out
 anew where z > 0, and its second pass mostly meets a channel that is still in a cache. The formulas are in `passes.h` of
