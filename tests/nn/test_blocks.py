@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from sfcnn import ConvBlock, GroupConv2d, ResidualBlock, assert_equivariant
 
@@ -80,6 +81,22 @@ def test_gradients_can_be_watched() -> None:
         layer.register_full_backward_hook(lambda module, inward, outward: seen.append(outward))
     block(inputs.requires_grad_()).sum().backward()
     assert len(seen) == len(block)
+
+
+def test_hooks_on_all_modules_see_every_layer() -> None:
+    block, inputs = trained_block(torch.float32)
+    block.train()
+    seen: list[torch.Tensor] = []
+    handle = register_module_forward_hook(lambda module, inputs, output: seen.append(output))
+    try:
+        outputs = block(inputs)
+    finally:
+        handle.remove()
+    assert len(seen) == len(block) + 1
+    assert seen[-1] is outputs
+    kept = seen[0].detach().clone()
+    outputs.sum().backward()
+    assert kept.equal(seen[0])
 
 
 @torch.no_grad()

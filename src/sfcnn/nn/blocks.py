@@ -78,8 +78,8 @@ class ConvBlock(nn.Sequential):
             return False
         hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
         hooked = any(getattr(layer, hook) for layer in (conv, norm, activation) for hook in hooks)
-        hooked = hooked or bool(_modules._global_forward_hooks or _modules._global_forward_pre_hooks)
-        return not hooked and not torch._C._is_tracing()
+        everywhere = any(getattr(_modules, f"_global{hook}") for hook in hooks)
+        return not hooked and not everywhere and not torch._C._is_tracing()
 
 
 def _scale_and_shift(norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]:

@@ -71,8 +71,8 @@ def test_it_is_batch_norm_and_relu(
     monkeypatch.setenv("SFCNN_KERNEL", instructions)
     features, gradient = torch.randn(2, *shape, dtype=dtype)
     norm = batch_norm(shape[1], dtype)
-    results = [solve(compute, norm, 3 * features + 1, gradient) for compute in (by_passes, by_layers)]
-    assert_alike(*results, TOLERANCE[dtype])
+    found, expected = (solve(compute, norm, 3 * features + 1, gradient) for compute in (by_passes, by_layers))
+    assert_alike(found, expected, TOLERANCE[dtype])
 
 
 def test_a_mean_far_from_zero_costs_no_digits(dtype: torch.dtype) -> None:
@@ -91,9 +91,9 @@ def test_derivatives_are_those_of_differences() -> None:
     features = torch.randn(2, 2, 1, 3, 3, dtype=torch.float64, requires_grad=True)
     norm = batch_norm(2, torch.float64)
 
-    def compute(*arguments: Tensor) -> Tensor:
+    def compute(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         running = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
-        return normalize_rectify(*arguments, *running, 0.1, 1e-5)
+        return normalize_rectify(features, weight, bias, *running, 0.1, 1e-5)
 
     arguments = features, norm.weight, norm.bias
     assert torch.autograd.gradcheck(compute, arguments)
@@ -191,10 +191,15 @@ def test_transforms_of_functions_see_the_operators_of_pytorch() -> None:
 
 def test_the_result_of_relu_is_not_kept() -> None:
     kept: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
     conv, norm, _ = block = ConvBlock(2, 3, 3, 4, padding="same", engine="direct")
     assert isinstance(conv, GroupConv2d)
     features = torch.randn(3, 2, 4, 6, 5)
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         result = block(features)
     storages = {tensor.untyped_storage().data_ptr() for tensor in kept}
     assert result.untyped_storage().data_ptr() not in storages
