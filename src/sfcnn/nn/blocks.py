@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as _modules
 
 from sfcnn.nn.conv import GroupConv2d, LiftConv2d
 from sfcnn.nn.steerable import SteerableConv2d
+from sfcnn.ops.passes import is_covered, normalize_rectify
 
 
 class ConvBlock(nn.Sequential):
@@ -56,7 +58,8 @@ class ConvBlock(nn.Sequential):
             return super().forward(input)
         conv, norm, _, *rest = self
         if torch.is_grad_enabled() or norm.training or norm.running_mean is None:
-            features = torch.relu_(norm(conv(input)))  # the backward pass of batch norm does not need its result
+            alone = type(conv) in (LiftConv2d, GroupConv2d)  # and no hooks: nobody else has what it returns
+            features = _normalize_rectify(cast(nn.BatchNorm3d, norm), conv(input), consume=alone)
         else:
             features = cast(SteerableConv2d, conv).rectified(input, *_scale_and_shift(cast(nn.BatchNorm3d, norm)))
         for layer in rest:
@@ -75,7 +78,8 @@ class ConvBlock(nn.Sequential):
             return False
         hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
         hooked = any(getattr(layer, hook) for layer in (conv, norm, activation) for hook in hooks)
-        return not hooked and not torch._C._is_tracing()
+        everywhere = any(getattr(_modules, f"_global{hook}") for hook in hooks)
+        return not hooked and not everywhere and not torch._C._is_tracing()
 
 
 def _scale_and_shift(norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
@@ -83,6 +87,19 @@ def _scale_and_shift(norm: nn.BatchNorm3d) -> tuple[Tensor, Tensor]:
     mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
     scale = norm.weight * torch.rsqrt(variance + norm.eps)
     return scale, norm.bias - mean * scale
+
+
+def _normalize_rectify(norm: nn.BatchNorm3d, features: Tensor, consume: bool) -> Tensor:
+    """Batch norm and ReLU, in training by the compiled passes where they cover it."""
+    mean, variance, counter = norm.running_mean, norm.running_var, norm.num_batches_tracked
+    tracked = norm.training and norm.track_running_stats and mean is not None and variance is not None
+    alike = norm.bias is not None and features.dtype == norm.weight.dtype == norm.bias.dtype
+    if not tracked or counter is None or not alike or features.numel() == features.shape[1] or not is_covered(features):
+        return torch.relu_(norm(features))  # the backward pass of batch norm does not need its result
+    counter.add_(1)
+    momentum = 1 / float(counter) if norm.momentum is None else norm.momentum
+    statistics = cast(Tensor, mean), cast(Tensor, variance)
+    return normalize_rectify(features, norm.weight, norm.bias, *statistics, momentum, norm.eps, consume)
 
 
 class Residual(nn.Module):

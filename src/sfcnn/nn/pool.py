@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sfcnn.ops.passes import halve, is_covered
 from sfcnn.steering import orientation_angles
 from sfcnn.subgroups import split_orientations
 
@@ -52,9 +53,10 @@ def readout_angles(size: int, reflections: bool) -> Tensor:
 
 
 class SpatialMaxPool(nn.MaxPool3d):
-    """The maximum over 2×2 pixels, orientation by orientation: `nn.MaxPool3d((1, 2, 2))`, faster without gradients.
+    """The maximum over 2×2 pixels, orientation by orientation: `nn.MaxPool3d((1, 2, 2))`, faster and with less memory.
 
-    PyTorch's layer also finds out where the maximum is, which only gradients need and which takes far longer.
+    PyTorch's layer also finds out where the maximum is, which only gradients need and which takes far longer. For
+    gradients it keeps its input and eight bytes for each maximum, the compiled kernel one byte (`sfcnn.ops.passes`).
 
     Shapes: features (B, C, Λ, H, W) → (B, C, Λ, H // 2, W // 2).
 
@@ -67,7 +69,10 @@ class SpatialMaxPool(nn.MaxPool3d):
 
     def forward(self, input: Tensor) -> Tensor:
         """Features (B, C, Λ, H, W) → half the height and width."""
-        plain = torch.is_grad_enabled() or torch.compiler.is_compiling() or input.device.type != "cpu"
+        gradients = torch.is_grad_enabled()
+        if gradients and is_covered(input) and input.dim() == 5 and min(input.shape[-2:]) >= 2:
+            return halve(input)
+        plain = gradients or torch.compiler.is_compiling() or input.device.type != "cpu"
         if plain or min(input.shape[-2:]) < 2:
             pooled: Tensor = super().forward(input)
             return pooled

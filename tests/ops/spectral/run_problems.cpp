@@ -49,7 +49,8 @@ static bool run(const char* from, const char* to) {
     for (int i = 0; i < 3; i++) *real[i] = reinterpret_cast<const double*>(tables[4 + i].data());
 
     // Rooms filled with NaN: what has to be written is written.
-    Block result(gradient.size(), '\xff'), kernel_gradient(kernel.size(), '\xff'), features_gradient(features.size());
+    Block result(gradient.size(), '\xff'), kernel_gradient(kernel.size(), '\xff');
+    Block features_gradient(features.size(), '\xff');
     if (sfcnn_spectral_workspace(&problem, 0) < 0 || sfcnn_spectral_workspace(&problem, 1) < 0) return false;
     if (sfcnn_spectral_forward(&problem, features.data(), kernel.data(), result.data())) return false;
     if (sfcnn_spectral_backward(&problem, gradient.data(), features.data(), kernel.data(), features_gradient.data(),

@@ -411,13 +411,13 @@ def test_the_library_needs_the_c_library_only() -> None:
     symbols = [line.split() for line in text.splitlines() if re.match(r"\s*\d+: ", line)]
     shown = {words[7] for words in symbols if words[6] != "UND"}
     assert {name for name in shown if not name.startswith("sfcnn_")} == set()
-    assert len(shown) == 4
+    assert len(shown) == 8
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("SFCNN_KERNEL_LIBRARY" in os.environ, reason="would run itself")
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
-    """These tests, with a library that watches its memory and its arithmetic."""
+    """These tests and those of the passes, with a library that watches its memory and its arithmetic."""
     options = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
     library = build(tmp_path, options)
     if library is None:
@@ -432,7 +432,8 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "SFCNN_KERNEL_LIBRARY": str(library),
     }
-    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", __file__]  # -s: a report ends it at once
+    tests = [__file__, str(Path(__file__).parents[1] / "passes")]
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", *tests]  # -s: a report ends it at once
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stdout[-4000:] + outcome.stderr[-4000:]
 

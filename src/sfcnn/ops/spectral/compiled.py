@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sfcnn.ops.geometry import Geometry
-from sfcnn.ops.spectral.kernel import INSTRUCTION_SETS, Library, Problem, load
+from sfcnn.ops.spectral.kernel import INSTRUCTION_SETS, Library, Problem, check, load
 from sfcnn.ops.spectral.kernel.tables import Tables, make_tables
 
 _LARGEST_KERNEL, _MOST_ATOMS = 31, 512
@@ -64,7 +64,7 @@ class Call:
         if scale is not None and shift is not None:
             scale, shift = scale.to(features).contiguous(), shift.to(features).contiguous()
             self._problem.scale, self._problem.shift = _address(scale), _address(shift)
-        self._check(self._library.forward(self._problem, *map(_address, (features, kernel, result))))
+        check(self._library.forward(self._problem, *map(_address, (features, kernel, result))))
 
     def backward(
         self,
@@ -74,16 +74,9 @@ class Call:
         features_gradient: Tensor,
         kernel_gradient: Tensor | None,
     ) -> None:
-        """Fill the gradients of the features, which must be zero, and of the kernel, if one is given."""
+        """Fill the gradients of the features, and of the kernel if one is given."""
         given = gradient.contiguous(), features.contiguous(), kernel.contiguous(), features_gradient, kernel_gradient
-        self._check(self._library.backward(self._problem, *map(_address, given)))
-
-    @staticmethod
-    def _check(code: int) -> None:
-        if code == 1:
-            raise MemoryError("the compiled spectral kernel found no memory to work in")
-        if code:
-            raise RuntimeError("the compiled spectral kernel cannot run on this machine: set SFCNN_KERNEL=0")
+        check(self._library.backward(self._problem, *map(_address, given)))
 
 
 def _address(tensor: Tensor | None) -> ctypes.c_void_p:

@@ -190,13 +190,14 @@ def spectral_group_backward(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of features and kernel; the second is empty unless `kernel_too`."""
     geometry = _geometry(filters, moves)
-    features_gradient = torch.zeros_like(features, memory_format=torch.contiguous_format)
     call = compiled.prepare(features, kernel, filters, frequencies, geometry, backward=True)
     if call is not None:
+        features_gradient = torch.empty_like(features, memory_format=torch.contiguous_format)
         kernel_gradient = torch.empty_like(kernel, memory_format=torch.contiguous_format) if kernel_too else None
         call.backward(gradient, features, kernel, features_gradient, kernel_gradient)
         return features_gradient, kernel.new_empty(0) if kernel_gradient is None else kernel_gradient
     chunks, maps, mixing = _prepare(features, kernel, filters, frequencies, geometry)
+    features_gradient = torch.zeros_like(features, memory_format=torch.contiguous_format)
     totals = mixing.kernel_totals() if kernel_too else None
     for chunk in chunks:
         windows = maps.windows(features, chunk)

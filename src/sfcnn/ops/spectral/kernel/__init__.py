@@ -4,6 +4,25 @@
 """
 
 from sfcnn.ops.spectral.kernel.build import build
-from sfcnn.ops.spectral.kernel.library import INSTRUCTION_SETS, Library, Problem, library_path, load
+from sfcnn.ops.spectral.kernel.library import (
+    INSTRUCTION_SETS,
+    Halving,
+    Library,
+    Normalization,
+    Problem,
+    check,
+    library_path,
+    load,
+)
 
-__all__ = ["INSTRUCTION_SETS", "Library", "Problem", "build", "library_path", "load"]
+__all__ = [
+    "INSTRUCTION_SETS",
+    "Halving",
+    "Library",
+    "Normalization",
+    "Problem",
+    "build",
+    "check",
+    "library_path",
+    "load",
+]

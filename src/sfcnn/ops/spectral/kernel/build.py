@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
+#: Sources that are compiled once, for any machine: they call the code of an instruction set.
+CALLERS = ("driver", "passes")
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-pthread", "-Wall", "-Wextra")
 #: GCC would load all factors of a block before their products, and so run out of the 32 registers.
 ARM_FLAGS = ("-fno-schedule-insns",)
@@ -44,15 +46,15 @@ def _target(compiler: str) -> str:
 
 
 def _compile(compiler: str, extra: tuple[str, ...], scratch: str) -> list[str]:
-    """The object files, one for each instruction set and one for the driver."""
+    """The object files, one for each instruction set and those that call them."""
     target = _target(compiler)
     x86 = target.startswith(("x86_64", "amd64"))
     flags = [*FLAGS, *(("-DSFCNN_X86",) if x86 else ARM_FLAGS if target.startswith(("aarch64", "arm64")) else ())]
-    units: dict[str, tuple[str, ...]] = {"driver": (), "plain": ("-DSFCNN_ISA=plain",)}
+    units: dict[str, tuple[str, ...]] = {**dict.fromkeys(CALLERS, ()), "plain": ("-DSFCNN_ISA=plain",)}
     if x86:
         units |= {name: (f"-DSFCNN_ISA={name}", *own) for name, own in X86_SETS.items()}
     for unit, own in units.items():
-        source = SOURCES / ("driver.cpp" if unit == "driver" else "kernel.cpp")
+        source = SOURCES / (f"{unit}.cpp" if unit in CALLERS else "kernel.cpp")
         words = [*compiler.split(), *flags, *extra, *own, "-c", str(source), "-o", f"{scratch}/{unit}.o"]
         subprocess.run(words, check=True)
     return [f"{scratch}/{unit}.o" for unit in units]

@@ -7,55 +7,13 @@
 #include <sys/mman.h>
 #endif
 
-#include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <functional>
-#include <memory>
-#include <new>
-#include <system_error>
-#include <thread>
-#include <vector>
 
-#include "problem.h"
+#include "machine.h"
 
 namespace sfcnn {
 
-#define SFCNN_DECLARE(isa) namespace isa { extern const Kernel single_kernel, double_kernel; }
-SFCNN_DECLARE(plain)
-#if defined(SFCNN_X86)
-SFCNN_DECLARE(avx2)
-SFCNN_DECLARE(avx512)
-#endif
-
 namespace {
-
-struct InstructionSet {
-    const char* name;
-    const Kernel *single_kernel, *double_kernel;
-    bool present;
-};
-
-// From the plainest to the best.
-std::vector<InstructionSet> instruction_sets() {
-    std::vector<InstructionSet> sets{{"plain", &plain::single_kernel, &plain::double_kernel, true}};
-#if defined(SFCNN_X86)
-    __builtin_cpu_init();
-    const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool wide = fma && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-    sets.push_back({"avx2", &avx2::single_kernel, &avx2::double_kernel, fma});
-    sets.push_back({"avx512", &avx512::single_kernel, &avx512::double_kernel, wide});
-#endif
-    return sets;
-}
-
-const InstructionSet* find_set(int number) {
-    static const std::vector<InstructionSet> sets = instruction_sets();
-    if (number < 0)
-        for (number = static_cast<int>(sets.size()) - 1; !sets[number].present;) number--;
-    return number < static_cast<int>(sets.size()) && sets[number].present ? &sets[number] : nullptr;
-}
 
 // Large blocks start at a huge page and ask for more of them: windows are read from all over a workspace.
 class Memory {
@@ -77,27 +35,6 @@ class Memory {
     char* bytes() const { return static_cast<char*>(start); }
 };
 
-// All tasks, by as many threads; each call knows its worker. The threads end with the call: nothing is left to a fork.
-void parallel(int threads, int tasks, const std::function<void(int task, int worker)>& run) {
-    std::atomic<int> next{0};
-    std::atomic<bool> failed{false};
-    auto work = [&](int worker) {
-        try {
-            for (int task = next++; task < tasks; task = next++) run(task, worker);
-        } catch (...) {
-            failed = true;
-        }
-    };
-    std::vector<std::thread> helpers;
-    try {
-        for (int worker = 1; worker < std::min(threads, tasks); worker++) helpers.emplace_back(work, worker);
-    } catch (const std::system_error&) {  // no more threads to be had: those there are do it all
-    }
-    work(0);
-    for (std::thread& helper : helpers) helper.join();
-    if (failed) throw std::bad_alloc();
-}
-
 constexpr std::size_t preferred_bytes = std::size_t(24) << 20, largest_bytes = std::size_t(32) << 20;
 constexpr int wanted_jobs = 4, most_totals = 8;
 constexpr std::size_t totals_bytes = std::size_t(64) << 20;
@@ -106,7 +43,8 @@ constexpr std::size_t totals_bytes = std::size_t(64) << 20;
 //
 // In the backward pass a band adds to the gradient of s − 1 rows of the next one, and the last to those of the first
 // band of the tile below. With bands of at least s − 1 rows, and an even number of them where there are tiles below,
-// even bands do not meet, and neither do odd ones: they can be worked on at the same time. Columns likewise.
+// even bands do not meet, and neither do odd ones: they can be worked on at the same time. Columns likewise. Even bands
+// come first, and clear the gradient of their own and the next band before they add to it.
 struct Arrangement {
     Tiling tiling;
     int bands[2];  // of rows, of columns
@@ -197,7 +135,11 @@ struct Call {
             for (int j = 0; j < a.bands[1]; j++) {
                 const int row = height * i / a.bands[0], column = width * j / a.bands[1];
                 const int rows = height * (i + 1) / a.bands[0] - row, columns = width * (j + 1) / a.bands[1] - column;
-                jobs[i % 2 + j % 2 * 2].push_back({a.tiling, first_image, images, row, rows, column, columns});
+                const bool first = i % 2 == 0 && j % 2 == 0;
+                const int clear_rows = first ? height * std::min(i + 2, a.bands[0]) / a.bands[0] - row : 0;
+                const int clear_columns = first ? width * std::min(j + 2, a.bands[1]) / a.bands[1] - column : 0;
+                jobs[i % 2 + j % 2 * 2].push_back(
+                    {a.tiling, first_image, images, row, rows, column, columns, clear_rows, clear_columns});
             }
     }
 
@@ -252,7 +194,7 @@ int run(const Problem& problem, bool backward, const std::function<void(const Ca
     const InstructionSet* set = find_set(problem.instruction_set);
     if (!set) return 2;
     try {
-        act(Call(problem, problem.real_bytes == 4 ? *set->single_kernel : *set->double_kernel, backward));
+        act(Call(problem, set->kernel(problem.real_bytes), backward));
     } catch (const std::exception&) {
         return 1;
     }
@@ -261,8 +203,6 @@ int run(const Problem& problem, bool backward, const std::function<void(const Ca
 
 }  // namespace
 }  // namespace sfcnn
-
-#define SFCNN_EXPORT extern "C" __attribute__((visibility("default")))
 
 // The name of an instruction set by its number, or of the best one for -1; null if the machine does not have it.
 SFCNN_EXPORT const char* sfcnn_instruction_set(int number) {
@@ -285,7 +225,7 @@ SFCNN_EXPORT int sfcnn_spectral_forward(const sfcnn::Problem* problem, const voi
     return sfcnn::run(*problem, false, [&](const sfcnn::Call& call) { call.forward(features, kernel, result); });
 }
 
-// Adds to the gradient of the features, which must be zero, and writes that of the kernel unless it is null.
+// Writes the gradient of the features, and that of the kernel unless it is null.
 SFCNN_EXPORT int sfcnn_spectral_backward(const sfcnn::Problem* problem, const void* gradient, const void* features,
                                          const void* kernel, void* features_gradient, void* kernel_gradient) {
     return sfcnn::run(*problem, true, [&](const sfcnn::Call& call) {

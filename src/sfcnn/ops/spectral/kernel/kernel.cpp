@@ -1,9 +1,10 @@
-// The jobs of the spectral group convolution, compiled once for each instruction set.
+// The jobs of the spectral group convolution and of the passes between, compiled once for each instruction set.
 //
 // Only what lies in the namespace of the instruction set may be called here: a function shared with other sources could
 // be the one compiled for the wrong machine.
 #include "maps.h"
 #include "mixing.h"
+#include "passes.h"
 #include "responses.h"
 
 namespace sfcnn {
@@ -94,6 +95,7 @@ template <class Real> constexpr Kernel make_kernel() {
         [](const void* plan, const void* totals, int count, int m, void* gradient) {
             Mixing<Real>{*P(plan)}.collect(C(totals), count, m, static_cast<Real*>(gradient));
         },
+        {normalize<Real>, normalize_adjoint<Real>, halve<Real>, halve_adjoint<Real>},
     };
 }
 

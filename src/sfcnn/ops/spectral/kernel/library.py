@@ -23,6 +23,25 @@ class Problem(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int32) for name in _INTEGERS] + [(name, ctypes.c_void_p) for name in _POINTERS]
 
 
+class Normalization(ctypes.Structure):
+    """`struct Normalization` of problem.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("real_bytes", "instruction_set", "threads", "batch", "channels")),
+        *(("pixels", ctypes.c_int64), ("eps", ctypes.c_double)),
+        *((name, ctypes.c_void_p) for name in ("weight", "bias", "mean", "inverse", "variance")),
+    )
+
+
+class Halving(ctypes.Structure):
+    """`struct Halving` of problem.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("real_bytes", "instruction_set", "threads", "height", "width")),
+        ("maps", ctypes.c_int64),
+    )
+
+
 class Library:
     """The functions of a compiled library."""
 
@@ -37,10 +56,27 @@ class Library:
         self.forward.argtypes = [problem, *[pointer] * 3]
         self.backward = library.sfcnn_spectral_backward
         self.backward.argtypes = [problem, *[pointer] * 5]
+        normalization, halving = ctypes.POINTER(Normalization), ctypes.POINTER(Halving)
+        self.normalize_forward = library.sfcnn_normalize_forward
+        self.normalize_forward.argtypes = [normalization, *[pointer] * 2]
+        self.normalize_backward = library.sfcnn_normalize_backward
+        self.normalize_backward.argtypes = [normalization, *[pointer] * 5]
+        self.halve_forward = library.sfcnn_halve_forward
+        self.halve_forward.argtypes = [halving, *[pointer] * 3]
+        self.halve_backward = library.sfcnn_halve_backward
+        self.halve_backward.argtypes = [halving, *[pointer] * 3]
 
     def instruction_sets(self) -> tuple[str, ...]:
         """Those that this machine can run."""
         return tuple(name for number, name in enumerate(INSTRUCTION_SETS) if self.name(number) is not None)
+
+
+def check(code: int) -> None:
+    """Raise what the number that a function of the library returns stands for."""
+    if code == 1:
+        raise MemoryError("the compiled kernel found no memory to work in")
+    if code:
+        raise RuntimeError("the compiled kernel cannot run on this machine: set SFCNN_KERNEL=0")
 
 
 def library_path() -> Path:

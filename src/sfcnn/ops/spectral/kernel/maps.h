@@ -11,13 +11,18 @@ namespace SFCNN_ISA {
 struct Rectangle {
     int image, top, left;
     int first_row, last_row, first_column, last_column;  // last: one beyond
-    Rectangle(const Job& job, int lane, int frame, int margin, int height, int width) {
+    Rectangle(const Job& job, int lane, int frame, int margin, int height, int width, bool clear = false) {
         const Tiling& t = job.tiling;
         const int tiles = t.tile_rows * t.tile_columns, tile = lane % tiles;
         image = lane / tiles < job.images ? job.first_image + lane / tiles : -1;
         top = tile / t.tile_columns * t.height + job.row - margin;
         left = tile % t.tile_columns * t.width + job.column - margin;
-        const int rows = job.rows + frame, columns = job.columns + frame;
+        int rows = job.rows + frame, columns = job.columns + frame;
+        if (clear) {  // the last tile has the rest of the map
+            const bool bottom = tile / t.tile_columns == t.tile_rows - 1 && job.row + job.clear_rows == t.height;
+            const bool right = tile % t.tile_columns == t.tile_columns - 1 && job.column + job.clear_columns == t.width;
+            rows = bottom ? height - top : job.clear_rows, columns = right ? width - left : job.clear_columns;
+        }
         first_row = top < 0 ? -top : 0, last_row = height - top < rows ? height - top : rows;
         first_column = left < 0 ? -left : 0, last_column = width - left < columns ? width - left : columns;
         if (image < 0) last_row = first_row;
@@ -65,6 +70,16 @@ template <class Real> struct Exchange {
                 transpose(square);
                 for (int i = 0; i < side; i++) *reinterpret_cast<Row*>(strips + y * line + (x + i) * L + lane) = square[i];
             });
+    }
+
+    // Zeros in the map.
+    void clear(Real* map) const {
+        for (int lane = 0; lane < L; lane++) {
+            const Rectangle& r = where[lane];
+            const Size columns = r.last_column - r.first_column;
+            for (int y = r.first_row; y < r.last_row && columns > 0; y++)
+                std::memset(pixel(map, lane, y, r.first_column), 0, columns * sizeof(Real));
+        }
     }
 
     // Strips → map, or added to it.
@@ -125,9 +140,10 @@ template <class Real> struct Maps {
     static constexpr int L = lanes<Real>;
     alignas(Rectangle) unsigned char memory[L * sizeof(Rectangle)];
     int count, height, width;
-    Maps(const Job& job, int maps, int height, int width, int frame, int margin) : count(maps), height(height), width(width) {
+    Maps(const Job& job, int maps, int height, int width, int frame, int margin, bool clear = false)
+        : count(maps), height(height), width(width) {
         for (int lane = 0; lane < L; lane++)
-            reinterpret_cast<Rectangle*>(memory)[lane] = Rectangle(job, lane, frame, margin, height, width);
+            reinterpret_cast<Rectangle*>(memory)[lane] = Rectangle(job, lane, frame, margin, height, width, clear);
     }
     const Rectangle* where() const { return reinterpret_cast<const Rectangle*>(memory); }
     Size pixels() const { return Size(height) * width; }
@@ -156,17 +172,20 @@ template <class Real> void analyse(const Plan<Real>& plan, const Job& job, const
     }
 }
 
-// The gradient of the slabs → added to that of the features.
+// The gradient of the slabs → added to that of the features, which is cleared just before.
 template <class Real>
 void analyse_adjoint(const Plan<Real>& plan, const Job& job, const Workspace<Real>& w, Real* features_gradient) {
     const Problem& p = plan.problem;
     const Maps<Real> maps(job, p.channels * p.orientations, p.height, p.width, p.kernel_size - 1, p.margin);
+    const Maps<Real> first(job, p.channels * p.orientations, p.height, p.width, 0, p.margin, true);
     for (int c = 0; c < p.channels; c++) {
         Real* slabs = w.slab_gradients + c * p.orientations * w.slab;
         transform(plan, plan.spectrum_adjoint, slabs, w.slab, w.column);
-        for (int a = 0; a < p.orientations; a++)
-            maps.exchange().template scatter<true>(slabs + a * w.slab, w.line,
-                                                   features_gradient + (c * p.orientations + a) * maps.pixels());
+        for (int a = 0; a < p.orientations; a++) {
+            Real* map = features_gradient + (c * p.orientations + a) * maps.pixels();
+            if (job.clear_rows) first.exchange().clear(map);
+            maps.exchange().template scatter<true>(slabs + a * w.slab, w.line, map);
+        }
     }
 }
 

@@ -34,6 +34,34 @@ struct Job {
     Tiling tiling;
     int32_t first_image, images;
     int32_t row, rows, column, columns;
+    int32_t clear_rows, clear_columns;  // backward: from the same corner on, where it is the first to add a gradient
+};
+
+// Batch norm and ReLU of features (B, C, pixels); Λ, H and W are one here.
+struct Normalization {
+    int32_t real_bytes, instruction_set, threads;  // as above
+    int32_t batch, channels;
+    int64_t pixels;
+    double eps;
+    const void *weight, *bias;        // (C)
+    void *mean, *inverse, *variance;  // (C): of the batch; `inverse` is 1 / √(var + eps), `variance` the unbiased one
+};
+
+// The maximum over 2×2 pixels of so many maps.
+struct Halving {
+    int32_t real_bytes, instruction_set, threads;  // as above
+    int32_t height, width;
+    int64_t maps;
+};
+
+// Passes over memory between convolutions, by one channel or some maps at a time.
+struct Passes {
+    void (*normalize)(const Normalization&, int channel, const void* features, void* result);
+    void (*normalize_adjoint)(const Normalization&, int channel, const void* gradient, const void* features,
+                              void* features_gradient, void* weight_gradient, void* bias_gradient);
+    void (*halve)(const Halving&, int64_t first, int64_t last, const void* features, void* result, uint8_t* corners);
+    void (*halve_adjoint)(const Halving&, int64_t first, int64_t last, const void* gradient, const uint8_t* corners,
+                          void* features_gradient);
 };
 
 // The code of one instruction set in one precision. A plan is made from the problem and read by all threads.
@@ -48,6 +76,7 @@ struct Kernel {
     void (*backward)(const void* plan, const Job&, const void* gradient, const void* features, const void* weights,
                      void* features_gradient, void* total, void* work);
     void (*collect)(const void* plan, const void* totals, int count, int m, void* kernel_gradient);
+    Passes passes;
 };
 
 }  // namespace sfcnn

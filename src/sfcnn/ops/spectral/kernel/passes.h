@@ -1,0 +1,172 @@
+// The passes over features between convolutions: batch norm with ReLU, and the maximum over 2×2 pixels.
+//
+// Batch norm of a channel takes its mean μ, variance and ι = 1 / √(var + eps) over images and pixels; then, with ReLU,
+//
+//     z = a x + b,   a = weight ι,   b = bias − a μ,        y = max(0, z).
+//
+// The backward pass computes z anew from x rather than keep y. With the gradient h = [z > 0] g of z and N numbers,
+//
+//     ∂bias = Σ h,   ∂weight = ι Σ h (x − μ),               ∂x = a (h − Σ h / N − (x − μ) ι² Σ h (x − μ) / N).
+//
+// A channel is one task: its numbers are summed in one order, and mostly still in a cache when they are needed again.
+#pragma once
+#include "plan.h"
+
+namespace sfcnn {
+namespace SFCNN_ISA {
+
+// Up to a vector of numbers from anywhere, with `fill` behind those there are.
+template <class Real> inline Vector<Real> read(const Real* from, Size count, Real fill = 0) {
+    Vector<Real> x = Vector<Real>{} + fill;
+    __builtin_memcpy(&x, from, count * sizeof(Real));
+    return x;
+}
+template <class Real> inline void write(Real* to, Size count, Vector<Real> x) {
+    __builtin_memcpy(to, &x, count * sizeof(Real));
+}
+
+// Visits numbers 0 … count − 1 by whole vectors and what is left over.
+template <class Real, class Visit> inline void by_vectors(Size count, Visit visit) {
+    Size i = 0;
+    for (; i + vector<Real> <= count; i += vector<Real>) visit(i, Size(vector<Real>));
+    if (i < count) visit(i, count - i);
+}
+
+template <class Real> inline double total(Vector<Real> x) {
+    double sum = 0;
+    for (int i = 0; i < vector<Real>; i++) sum += x[i];
+    return sum;
+}
+
+// The numbers of a channel in blocks that stay in the nearest cache: visits each by its first number and their count.
+template <class Visit> inline void by_blocks(const Normalization& n, int channel, Visit visit) {
+    constexpr Size block = 2048;
+    for (Size image = 0; image < n.batch; image++)
+        for (Size i = 0; i < n.pixels; i += block)
+            visit((image * n.channels + channel) * n.pixels + i, n.pixels - i < block ? n.pixels - i : block);
+}
+
+// How many numbers, their mean and Σ (x − mean)²; those of two sets make up those of both.
+struct Moments {
+    double count, mean, squares;
+    void add(const Moments& other) {
+        const double both = count + other.count, apart = other.mean - mean;
+        mean += apart * other.count / both;
+        squares += other.squares + apart * apart * count * other.count / both;
+        count = both;
+    }
+};
+
+// Of one block: about a rough mean first, which costs no digits however far it is from zero.
+template <class Real> Moments moments(const Real* x, Size count) {
+    Vector<Real> sum{}, rest{}, squares{};
+    by_vectors<Real>(count, [&](Size i, Size n) { sum += read(x + i, n); });
+    const Real centre = static_cast<Real>(total<Real>(sum) / count);
+    by_vectors<Real>(count, [&](Size i, Size n) {
+        const Vector<Real> apart = read(x + i, n, centre) - centre;
+        rest += apart, squares += apart * apart;
+    });
+    const double shift = total<Real>(rest) / count;
+    return {double(count), centre + shift, total<Real>(squares) - count * shift * shift};
+}
+
+// z = a x + b of a channel, from what the forward pass has left.
+template <class Real> struct Affine {
+    Real mean, inverse, a, b;
+    Affine(const Normalization& n, int channel)
+        : mean(static_cast<const Real*>(n.mean)[channel]), inverse(static_cast<const Real*>(n.inverse)[channel]),
+          a(static_cast<const Real*>(n.weight)[channel] * inverse),
+          b(static_cast<Real>(static_cast<const Real*>(n.bias)[channel] - double(mean) * a)) {}
+    Vector<Real> operator()(Vector<Real> x) const { return x * a + b; }
+    Vector<Real> adjoint(Vector<Real> g, Vector<Real> x) const {  // h; where z is NaN, so is what comes of it
+        return (*this)(x) <= Real(0) ? Vector<Real>{} : g;
+    }
+};
+
+template <class Real> void normalize(const Normalization& n, int channel, const void* features, void* result) {
+    const Real* x = static_cast<const Real*>(features);
+    Real* y = static_cast<Real*>(result);
+    Moments all{};
+    by_blocks(n, channel, [&](Size first, Size count) { all.add(moments(x + first, count)); });
+    static_cast<Real*>(n.mean)[channel] = all.mean;
+    static_cast<Real*>(n.inverse)[channel] = 1 / __builtin_sqrt(all.squares / all.count + n.eps);
+    static_cast<Real*>(n.variance)[channel] = all.squares / (all.count - 1);
+    const Affine<Real> affine(n, channel);
+    by_blocks(n, channel, [&](Size first, Size count) {
+        by_vectors<Real>(count, [&](Size i, Size some) {
+            const Vector<Real> z = affine(read(x + first + i, some));
+            write<Real>(y + first + i, some, z < Real(0) ? Vector<Real>{} : z);  // NaN stays NaN
+        });
+    });
+}
+
+template <class Real>
+void normalize_adjoint(const Normalization& n, int channel, const void* gradient, const void* features,
+                       void* features_gradient, void* weight_gradient, void* bias_gradient) {
+    const Real *g = static_cast<const Real*>(gradient), *x = static_cast<const Real*>(features);
+    Real* dx = static_cast<Real*>(features_gradient);
+    const Affine<Real> affine(n, channel);
+    const double inverse = affine.inverse, numbers = double(n.batch) * n.pixels;
+    double sum = 0, product = 0;  // Σ h, Σ h (x − μ)
+    by_blocks(n, channel, [&](Size first, Size count) {
+        Vector<Real> sums{}, products{};
+        by_vectors<Real>(count, [&](Size i, Size some) {
+            const Vector<Real> at = read(x + first + i, some), h = affine.adjoint(read(g + first + i, some), at);
+            sums += h, products += h * (at - affine.mean);
+        });
+        sum += total<Real>(sums), product += total<Real>(products);
+    });
+    static_cast<Real*>(bias_gradient)[channel] = sum;
+    static_cast<Real*>(weight_gradient)[channel] = inverse * product;
+    const Real mean = sum / numbers, slope = inverse * inverse * product / numbers;
+    by_blocks(n, channel, [&](Size first, Size count) {
+        by_vectors<Real>(count, [&](Size i, Size some) {
+            const Vector<Real> at = read(x + first + i, some), h = affine.adjoint(read(g + first + i, some), at);
+            write<Real>(dx + first + i, some, affine.a * (h - mean - (at - affine.mean) * slope));
+        });
+    });
+}
+
+// The maximum over 2×2 pixels and which of the corners 0 1 / 2 3 it is: the first of equal ones, the last NaN.
+template <class Real>
+void halve(const Halving& p, int64_t first, int64_t last, const void* features, void* result, uint8_t* corners) {
+    const Size height = p.height / 2, width = p.width / 2;
+    for (Size row = first * height; row < last * height; row++) {
+        const Real* above = static_cast<const Real*>(features) + (row / height * p.height + row % height * 2) * p.width;
+        const Real* below = above + p.width;
+        Real* __restrict to = static_cast<Real*>(result) + row * width;
+        uint8_t* __restrict corner = corners + row * width;
+        for (Size i = 0; i < width; i++) {
+            Real most = above[2 * i];
+            uint8_t where = 0;
+            auto meet = [&](Real x, uint8_t number) {
+                const bool more = (x > most) | (x != x);
+                most = more ? x : most, where = more ? number : where;
+            };
+            meet(above[2 * i + 1], 1), meet(below[2 * i], 2), meet(below[2 * i + 1], 3);
+            to[i] = most, corner[i] = where;
+        }
+    }
+}
+
+// Every pixel is written once: the gradient at the corner of the maximum, zero at the others and beyond the last pair.
+template <class Real>
+void halve_adjoint(const Halving& p, int64_t first, int64_t last, const void* gradient, const uint8_t* corners,
+                   void* features_gradient) {
+    const Size height = p.height / 2, width = p.width / 2;
+    for (Size map = first; map < last; map++)
+        for (Size row = 0; row < p.height; row++) {
+            Real* __restrict to = static_cast<Real*>(features_gradient) + (map * p.height + row) * p.width;
+            const Size pairs = row < 2 * height ? width : 0, from = (map * height + row / 2) * width;
+            const Real* g = static_cast<const Real*>(gradient) + from;
+            const uint8_t *corner = corners + from, left = row % 2 * 2, right = left + 1;
+            for (Size i = 0; i < pairs; i++) {
+                to[2 * i] = corner[i] == left ? g[i] : Real(0);
+                to[2 * i + 1] = corner[i] == right ? g[i] : Real(0);
+            }
+            for (Size i = 2 * pairs; i < p.width; i++) to[i] = 0;
+        }
+}
+
+}  // namespace SFCNN_ISA
+}  // namespace sfcnn
