@@ -8,7 +8,7 @@ INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint co
 # One file of tests per process: fixtures of a file, such as trained runs, are made once.
 PYTEST = $(BIN)/pytest --numprocesses logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test test-all package bench bench-escnn lint types docs pytest format clean
+.PHONY: demo test test-all package bench bench-escnn lint types docs notebooks pytest format clean
 
 demo: $(VENV)/.demo ## train on upright digits, test on rotated ones
 	$(BIN)/sfcnn demo --out demo-results
@@ -42,6 +42,9 @@ types: $(VENV)/.dev
 # Not --quiet: it would keep warnings from --strict.
 docs: $(VENV)/.dev ## the documentation as a site in build/docs; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+notebooks: $(VENV)/.dev ## run both notebooks and save what they show
+	$(BIN)/jupyter execute --inplace docs/notebooks/*.ipynb
 
 # Once with the compiled kernel, if there is one, and what computes convolutions once more without it.
 pytest: $(VENV)/.dev

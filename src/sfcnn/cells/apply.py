@@ -155,7 +155,7 @@ def _by_affinities(
         small = _resized(planes, [max(1, round(scale * side)) for side in sides])
         membranes, values = network.predict_affinities(
             np.moveaxis(small, 0, -1) if colours else small,
-            progress=lambda done, number=number: progress((number + done) / len(slices)),
+            progress=lambda done, number=number: progress((number + done) / len(slices)),  # type: ignore[misc]
             **options,
         )
         raw = (1 - small if options.get("invert") else small) if forest is not None and forest.needs_raw else None
