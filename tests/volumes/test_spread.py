@@ -19,6 +19,7 @@ from sfcnn.segmentation import Segmenter
 from sfcnn.volumes import segment_volume
 from sfcnn.volumes.spread import spread
 from volumes.conftest import SHAPE, contents, make_volume
+from volumes.dying import end_process
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,13 +101,6 @@ def test_processes_give_what_one_process_gives(network: Segmenter, volume: Path,
     report = segment_volume(network, volume, tmp_path / "processes.zarr", workers=2, stack=True)
     assert report.complete
     assert contents(tmp_path / "processes.zarr") == contents(tmp_path / "whole.zarr")
-
-
-def end_process(number: int) -> int:
-    """Die without a word, as a worker does that takes too much memory."""
-    if number == 1:
-        os._exit(1)
-    return number
 
 
 @pytest.mark.slow
