@@ -142,5 +142,5 @@ def _mistakes_legend(axes: "Axes") -> None:
     from sfcnn.cells.overlay import COLORS
 
     axes.set_axis_off()
-    patches = [Patch(color=[part / 255 for part in color], label=name) for name, color in COLORS.items()]
+    patches = [Patch(color="#{:02x}{:02x}{:02x}".format(*color), label=name) for name, color in COLORS.items()]
     axes.legend(handles=patches, title="mistakes", loc="center", fontsize=10, frameon=False)
