@@ -107,8 +107,8 @@ def introduction(device: str = "auto") -> str:
     epochs = {kind: network.config.optimization.epochs for kind, network in networks(device).items()}
     return (
         "Turn a digit. The plain CNN has as many parameters as the steerable network and learned from the same 12,000 "
-        f"rotated digits, in {epochs['plain']} epochs instead of {epochs['steerable']}. Of test digits at all angles it "
-        f"misreads {stated_error(plain):.1f} %, the steerable network {stated_error(NETWORK):.1f} %."
+        f"rotated digits, in {epochs['plain']} epochs instead of {epochs['steerable']}. Of test digits at all angles "
+        f"it misreads {stated_error(plain):.1f} %, the steerable network {stated_error(NETWORK):.1f} %."
     )
 
 
