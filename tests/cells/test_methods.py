@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from cells.drawings import (
     true_affinities,
     two_rooms,
 )
+from segmentation.test_predict import make_run
 from sfcnn.cells.affinities import Affinities
 from sfcnn.cells.apply import segment
 from sfcnn.cells.comparison import Prediction, candidates, compare_methods
@@ -30,6 +32,7 @@ from sfcnn.cells.pipeline import BY_AFFINITIES, BY_SUPERPIXELS, METHODS, CellsCo
 from sfcnn.cells.scoring import StackScores, score_labels
 from sfcnn.cells.superpixels import SuperpixelsConfig, superpixels, turn
 from sfcnn.pretrained import load
+from sfcnn.segmentation.config import UNetConfig
 
 true = functools.cache(lambda drawing: true_affinities(drawing()))
 
@@ -229,3 +232,19 @@ def test_a_network_without_affinities_says_so_and_its_forest_is_for_superpixels_
             segment(network, image, settings=CellsConfig(method=method))
     found = segment(network, image, settings=CellsConfig(method="threshold"), forest=object())
     assert np.array_equal(found.labels, find_cells(found.probabilities, CellsConfig(method="threshold")))
+
+
+@pytest.mark.parametrize("method", BY_AFFINITIES)
+def test_an_image_turned_gives_its_cells_turned(method: str, tmp_path: Path) -> None:
+    """From the image on: by the affinities of a network, which has learned nothing but turns as it should."""
+    model = UNetConfig(orientations=4, channels=2, levels=2, input_kernel_size=3, kernel_size=3, affinities=(1, 3, 9))
+    network = make_run(tmp_path / "run", model)
+    image = np.random.default_rng(0).random((32, 48), np.float32)
+    settings = CellsConfig(method=method)
+    upright, turned = (segment(network, picture, settings=settings) for picture in (image, np.rot90(image)))
+    assert upright.labels.max() > 1
+    assert as_partition(turned.labels) == as_partition(np.rot90(upright.labels))
+    np.testing.assert_allclose(turned.probabilities, np.rot90(upright.probabilities), atol=1e-5)
+    twice = segment(network, np.stack([image, image]), settings=settings, stack=True)
+    assert np.array_equal(twice.labels[0], twice.labels[1])  # linked to itself
+    assert as_partition(twice.labels[0]) == as_partition(upright.labels)

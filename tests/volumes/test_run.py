@@ -15,11 +15,12 @@ from ome_zarr.io import parse_url
 from ome_zarr.reader import Reader
 
 from segmentation.test_predict import make_run
-from sfcnn.cells import segment
+from sfcnn.cells import CellsConfig, segment
 from sfcnn.io import zarr_volumes
 from sfcnn.io.stacks import write_stack
 from sfcnn.io.zarr_volumes import ZarrVolume
 from sfcnn.segmentation import Segmenter
+from sfcnn.segmentation.config import UNetConfig
 from sfcnn.volumes import segment_volume
 from volumes.conftest import SHAPE, contents, make_volume
 
@@ -238,3 +239,18 @@ def test_an_output_of_anything_else_is_refused(network: Segmenter, volume: Path,
     with pytest.raises(ValueError, match="lie in each other"):
         segment_volume(other, tmp_path / "b.zarr", tmp_path / "b.zarr/out.zarr")
     assert not (tmp_path / "new.zarr").exists()
+
+
+def test_a_volume_by_affinities_is_what_it_is_in_memory(
+    network: Segmenter, volume: Path, images: NDArray[np.uint8], tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="needs a network that was trained with affinities"):
+        segment_volume(network, volume, tmp_path / "out.zarr", method="mutex-watershed")
+    assert not (tmp_path / "out.zarr").exists()
+    model = UNetConfig(orientations=4, channels=2, levels=2, input_kernel_size=3, kernel_size=3, affinities=(1, 3))
+    pairs = make_run(tmp_path / "run", model)
+    found = segment(pairs, images / np.float32(255), settings=CellsConfig(method="mutex-watershed"))
+    segment_volume(pairs, volume, tmp_path / "out.zarr", method="mutex-watershed")
+    probabilities, cells = written(tmp_path / "out.zarr")
+    np.testing.assert_array_equal(probabilities, found.probabilities)
+    np.testing.assert_array_equal(cells, found.labels)

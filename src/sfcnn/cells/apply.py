@@ -177,7 +177,7 @@ def _stretched(labels: NDArray[np.int64], sides: Sequence[int]) -> NDArray[np.in
 
 def _resized(images: NDArray[Any], sides: Sequence[int]) -> NDArray[np.float32]:
     """An image (H, W) or slices (Z, H, W) of other sides."""
-    slices = torch.from_numpy(np.asarray(images, np.float32)).reshape(-1, *images.shape[-2:])
+    slices = torch.from_numpy(np.ascontiguousarray(images, np.float32)).reshape(-1, *images.shape[-2:])
     return resize(slices, sides).numpy().reshape(*images.shape[:-2], *sides)
 
 
