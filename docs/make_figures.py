@@ -292,7 +292,7 @@ def filter_figure() -> "Figure":
 
 
 def isbi_figure(number: int = 24, trees: int = 200) -> "Figure":
-    """A held-out slice: membranes, cells and mistakes of the SFCNN that comes with sfcnn and of site_tools/unet.
+    """A held-out slice: membranes, cells and mistakes of the SFCNN that comes with sfcnn and of isbi2012-plain.
 
     The cells of both are found by multicut with a forest that has learned from slices 1 to 20, as the networks have.
     """
@@ -306,7 +306,7 @@ def isbi_figure(number: int = 24, trees: int = 200) -> "Figure":
     truth = truth_cells(np.stack([mask.numpy() == 0 for mask in slices.masks]))
     learned, shown = slice(0, 20), number - 1
     rows = {}
-    for name, run in {"SFCNN": "isbi2012", "U-Net, same parameters": Path(__file__).parent / "site_tools/unet"}.items():
+    for name, run in {"SFCNN": "isbi2012", "U-Net, same parameters": "isbi2012-plain"}.items():
         network = sfcnn.load(run)
         forest = run_forest(network)
         if forest is None:

@@ -2,10 +2,10 @@
 
 `python docs/make_loop.py --volume isbi2012/test-volume.tif` writes docs/figures/turning.webp. Each prediction is turned
 back and compared with that of the upright slice: what differs is red. The SFCNN is the one that comes with sfcnn. The
-U-Net, site_tools/unet, has as many parameters and was trained with the same settings, for as many steps, on crops that
+U-Net, isbi2012-plain, has as many parameters and was trained with the same settings, for as many steps, on crops that
 were turned at random, as the SFCNN's were:
 
-    sfcnn segment train --config docs/site_tools/unet/config.yaml --out unet
+    sfcnn segment train --config src/sfcnn/pretrained/isbi2012-plain/config.yaml --out unet
 """
 
 import argparse
@@ -144,7 +144,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--volume", type=Path, required=True, help="TIFF stack, 4 nm a pixel, slices of 512×512")
     parser.add_argument("--slice", type=int, default=15, help="its number, from 1 on")
-    parser.add_argument("--plain", type=Path, default=HERE / "site_tools" / "unet", help="run of the plain U-Net")
+    parser.add_argument("--plain", default="isbi2012-plain", help="run of the plain U-Net")
     parser.add_argument("--out", type=Path, default=HERE / "figures" / "turning.webp")
     arguments = parser.parse_args()
     image = as_fraction(read_stack(arguments.volume), arguments.volume)[arguments.slice - 1]

@@ -49,6 +49,22 @@ FACTS = {
         ),
         commands=("sfcnn experiment isbi --config results/isbi.yaml --data data --out experiments/isbi",),
     ),
+    "isbi2012-plain": Facts(
+        purpose="a plain U-Net for membranes, to compare isbi2012 with",
+        data="As isbi2012: slices 1 to 20 of the labelled stack of the ISBI 2012 challenge. It has as many parameters "
+        "as isbi2012 and was trained with the same settings for as many steps, on crops that were turned by multiples "
+        "of 90°, mirrored and bent, too.",
+        licence="The files of the challenge state none; its organisers ask to be cited.",
+        limits=(
+            "It is there to be compared with: in the same time a plain U-Net can be trained for more steps.",
+            "Turning an image changes what it says.",
+            "All else that isbi2012 fails on; it has no forest of its own.",
+        ),
+        commands=(
+            "sfcnn segment train --config src/sfcnn/pretrained/isbi2012-plain/config.yaml --data data --out runs/plain",
+            "python -m sfcnn.pretrained.ship runs/plain isbi2012-plain --scores runs/plain/result.json --half",
+        ),
+    ),
     "mnist-rot": Facts(
         purpose="handwritten digits at any angle: which digit, and how it is turned",
         data="MNIST (LeCun, Cortes, Burges 1998), rotated anew: the first 12,000 digits, each turned by an angle "

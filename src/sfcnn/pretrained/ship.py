@@ -3,7 +3,8 @@
     python -m sfcnn.pretrained.ship runs/best mnist-rot --scores runs/best/test.json
 
 It gets what prediction needs, without paths of this machine, and a card (`sfcnn.pretrained.cards`). The scores are
-those that `sfcnn classify evaluate RUN --out FILE` wrote for a classifier, or the results of `sfcnn experiment isbi`.
+those that `sfcnn classify evaluate RUN --out FILE` wrote for a classifier, the results of `sfcnn experiment isbi`, or a
+segmenter's own result.json.
 With the directory itself as RUN only its card is made anew.
 """
 
@@ -115,6 +116,9 @@ def _pose(about: Mapping[str, Any]) -> list[Score]:
 
 
 def _segmentation(numbers: Mapping[str, Any], result: Mapping[str, Any]) -> list[Score]:
+    if "validation_error" in numbers:  # result.json of the run
+        chosen = f"the {numbers['validation_images']} images that chose the epoch, {numbers['dataset']}"
+        return [Score("pixels that are wrong", numbers["validation_error"], "%", chosen)]
     same = [run for run in numbers["runs"] if math.isclose(run["run"]["seconds"], result["seconds"])]
     if len(same) != 1:
         raise ValueError(f"the scores are of {len(numbers['runs'])} runs, none of which is this one")
