@@ -91,8 +91,8 @@ def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def has_a_test_of_its_own(words: list[str]) -> bool:
-    """Commands that take minutes or need a network or files: tests/cli runs them in small."""
-    long = words[0] == "demo" or (words[0] == "experiment" and "--list" not in words)
+    """Commands that take minutes, need a network or files, or go on until they are stopped: other tests run them."""
+    long = words[0] in ("demo", "play") or (words[0] == "experiment" and "--list" not in words)
     return long or "--print_config" in words or words[:2] == ["data", "fetch"]
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -134,7 +135,7 @@ def test_processes_killed_while_they_write_are_continued(
 def test_schedulers_that_are_not_there_are_named(
     network: Segmenter, volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfcnn.volumes.spread._PATIENCE", 0.5)
+    monkeypatch.setattr(import_module("sfcnn.volumes.spread"), "_PATIENCE", 0.5)
     with pytest.raises(ValueError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         segment_volume(network, volume, tmp_path / "out.zarr", scheduler="tcp://127.0.0.1:9")
     with pytest.raises(ValueError, match="the number of workers is that of the scheduler's own"):

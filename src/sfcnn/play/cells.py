@@ -26,7 +26,6 @@ from sfcnn.segmentation import Segmenter, synthetic_membranes
 NETWORK = "isbi2012"
 
 _SIDE = 256  # of the sample
-_HELD_OUT = 24  # index of the first slice that the network has neither learned from nor been chosen by
 
 Image = NDArray[np.float32]  # (H, H), from 0 to 1
 
@@ -57,10 +56,10 @@ class Turned:
 def sample() -> Upload:
     """A slice of ISBI 2012 that the network has not seen if its files are there, else synthetic membranes."""
     directory = data_directory()
-    path = None if directory is None else directory / "isbi2012" / "train-volume.tif"
+    path = None if directory is None else directory / "isbi2012" / "test-volume.tif"
     if path is not None and path.is_file():
-        whole = as_fraction(read_stack(path)[_HELD_OUT], path)
-        return Upload(whole[:_SIDE, :_SIDE], (f"Slice {_HELD_OUT + 1} of ISBI 2012, which was held out.",))
+        whole = as_fraction(read_stack(path)[0], path)
+        return Upload(whole[:_SIDE, :_SIDE], ("The first test slice of ISBI 2012, which no network has seen.",))
     image = synthetic_membranes(1, _SIDE, seed=1).images[0].numpy()
     return Upload(image, ("Synthetic membranes: a drawing, not tissue.",))
 
