@@ -26,7 +26,7 @@ from sfcnn.segmentation.synthetic import synthetic_membranes
 from sfcnn.segmentation.task import Labelled, PairTask, SegmentationTask, class_frequencies, make_task, train
 from sfcnn.train.config import OptimizationConfig
 from sfcnn.train.distributed import make_accelerator
-from sfcnn.train.loop import Fit
+from sfcnn.train.loop import EpochRecord, Fit
 from sfcnn.train.task import Share
 from train.test_distributed import Silent
 from train.test_resume import StopAfter, assert_same_run
@@ -42,6 +42,22 @@ def small_task(loss: str = "cross-entropy", **changes: int) -> SegmentationTask:
 
     numbers: dict[str, Any] = {"batch_size": 4, "steps": 6, "seed": 0} | changes
     return SegmentationTask(part(slice(3)), part(slice(3, 4)), crops=CROPS, loss=loss, **numbers)
+
+
+def fit(net: nn.Module, task: SegmentationTask, directory: Path) -> list[EpochRecord]:
+    """Three epochs of training."""
+    trainer = Fit(
+        net,
+        task,
+        replace(OptimizationConfig(), epochs=3, learning_rate=0.02, schedule="cosine"),
+        seed=0,
+        directory=directory,
+        checkpoint_steps=0,
+        select_last=False,
+        accelerator=make_accelerator("float32"),
+        observer=Silent(),
+    )
+    return trainer.run().history
 
 
 def test_a_batch_depends_on_seed_epoch_and_step_only_and_is_shared() -> None:
@@ -97,18 +113,7 @@ def test_images_smaller_than_a_crop_are_continued_by_reflection() -> None:
 def test_a_small_network_learns_membranes(loss: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = membrane_unet(4, channels=4, levels=2, input_kernel_size=5, kernel_size=3, crop=8, dropout=0.0)
-    fit = Fit(
-        net,
-        small_task(loss, steps=12),
-        replace(OptimizationConfig(), epochs=3, learning_rate=0.02, schedule="cosine"),
-        seed=0,
-        directory=tmp_path,
-        checkpoint_steps=0,
-        select_last=False,
-        accelerator=make_accelerator("float32"),
-        observer=Silent(),
-    )
-    history = fit.run().history
+    history = fit(net, small_task(loss, steps=12), tmp_path)
     part = float(small_task().held_out[1][0].float().mean())
     nothing = {"cross-entropy": 100 * part, "balanced": 50.0, "dice": 100.0}[loss]  # error of calling nothing membrane
     assert history[-1].validation_error < 0.6 * nothing
@@ -226,18 +231,7 @@ def pair_task(**changes: int) -> SegmentationTask:
 def test_a_small_network_learns_affinities_by_heart(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = membrane_unet(4, channels=3, levels=2, input_kernel_size=5, kernel_size=3, crop=4, dropout=0.0, affinities=3)
-    fit = Fit(
-        net,
-        pair_task(),
-        replace(OptimizationConfig(), epochs=3, learning_rate=0.02, schedule="cosine"),
-        seed=0,
-        directory=tmp_path,
-        checkpoint_steps=0,
-        select_last=False,
-        accelerator=make_accelerator("float32"),
-        observer=Silent(),
-    )
-    history = fit.run().history
+    history = fit(net, pair_task(), tmp_path)
     assert history[-1].loss < 0.5 * history[0].loss
     inputs, targets = pair_task().validation(Share())[0]
     assert targets.shape == (1, 2, 40, 40)

@@ -11,7 +11,7 @@ A quarter turn of the image turns each map and takes a to a + Λ/4, if Λ is div
 a: affinities cannot be turned, and cells are found in the orientation in which the image comes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,7 @@ from scipy.sparse import coo_array, csr_array
 
 from sfcnn.cells.metrics import Labels
 from sfcnn.cells.superpixels import turn
-from sfcnn.segmentation.offsets import oriented_offsets
-
-Slices = tuple[slice, slice]
+from sfcnn.segmentation.offsets import Window, oriented_offsets, pair_windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,23 +94,11 @@ class Pairs:
         chosen = slice(self.short) if short else slice(self.short, None)
         return Pairs(self.offsets[chosen], self.values[chosen], self.short if short else 0)
 
-    def __iter__(self) -> Iterator[tuple[Slices, Slices, NDArray[np.float32]]]:
+    def __iter__(self) -> Iterator[tuple[Window, Window, NDArray[np.float32]]]:
         """For each offset: where x is, where x + o is, and the affinities of these pairs."""
         for offset, values in zip(self.offsets, self.values, strict=True):
-            here, there = ends(offset, values.shape)
+            here, there = pair_windows(values.shape, offset)
             yield here, there, values[here]
-
-
-def ends(offset: Sequence[int] | NDArray[np.int64], shape: tuple[int, ...]) -> tuple[Slices, Slices]:
-    """Where both pixels of the pairs (x, x + offset) lie that are inside an image (H, W).
-
-    >>> ends((-1, 2), (5, 6))
-    ((slice(1, 5, None), slice(0, 4, None)), (slice(0, 4, None), slice(2, 6, None)))
-    """
-    steps = [(int(step), side) for step, side in zip(offset, shape, strict=True)]
-    here = [slice(max(0, -step), max(0, min(side, side - step))) for step, side in steps]
-    there = [slice(max(0, step), max(0, min(side, side + step))) for step, side in steps]
-    return (here[0], here[1]), (there[0], there[1])
 
 
 def pixel_pairs(affinities: Affinities) -> Pairs:
@@ -135,7 +121,7 @@ def pixel_pairs(affinities: Affinities) -> Pairs:
         for (row, column), values in zip(steps.tolist(), oriented, strict=True):
             reverse = row > 0 or (row == 0 and column < 0)
             offset = (-row, -column) if reverse else (row, column)
-            here, there = ends(offset, shape)
+            here, there = pair_windows(shape, offset)
             found = _checked(values[there if reverse else here])
             if not found.size:
                 continue

@@ -47,7 +47,11 @@ FACTS = {
             "Pixels of other sizes than 4 nm, unless images are rescaled (--pixel-size).",
             "The scored slices also chose the epoch whose weights were kept; the command below now takes others.",
         ),
-        commands=("sfcnn experiment isbi --config results/isbi.yaml --data data --out experiments/isbi",),
+        commands=(
+            "sfcnn experiment isbi --config results/isbi.yaml --data data --out experiments/isbi",
+            "sfcnn segment predict isbi2012 slices.tif --out seg",
+            "sfcnn segment score seg/slices-cells.tif truth.tif --labels --out scores.json",
+        ),
     ),
     "isbi2012-plain": Facts(
         purpose="a plain U-Net for membranes, to compare isbi2012 with",

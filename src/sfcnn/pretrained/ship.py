@@ -3,8 +3,8 @@
     python -m sfcnn.pretrained.ship runs/best mnist-rot --scores runs/best/test.json
 
 It gets what prediction needs, without paths of this machine, and a card (`sfcnn.pretrained.cards`). The scores are
-those that `sfcnn classify evaluate RUN --out FILE` wrote for a classifier, the results of `sfcnn experiment isbi`, or a
-segmenter's own result.json.
+those that `sfcnn classify evaluate RUN --out FILE` wrote for a classifier, the results of `sfcnn experiment isbi`, the
+file of `sfcnn segment score` with the images it is of, or a segmenter's own result.json.
 With the directory itself as RUN only its card is made anew.
 """
 
@@ -119,6 +119,9 @@ def _segmentation(numbers: Mapping[str, Any], result: Mapping[str, Any]) -> list
     if "validation_error" in numbers:  # result.json of the run
         chosen = f"the {numbers['validation_images']} images that chose the epoch, {numbers['dataset']}"
         return [Score("pixels that are wrong", numbers["validation_error"], "%", chosen)]
+    if "v_rand" in numbers:  # of the cells that the shipped files find
+        kinds = {"V_rand of cells": "v_rand", "V_info of cells": "v_info"}
+        return [Score(name, numbers[kind]["best"], "", numbers["images"]) for name, kind in kinds.items()]
     same = [run for run in numbers["runs"] if math.isclose(run["run"]["seconds"], result["seconds"])]
     if len(same) != 1:
         raise ValueError(f"the scores are of {len(numbers['runs'])} runs, none of which is this one")

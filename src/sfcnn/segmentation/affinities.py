@@ -17,24 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sfcnn.segmentation.offsets import pair_windows
+
 #: Steps (D, Λ, 2) of `oriented_offsets`.
 Offsets = NDArray[np.int64]
-
-Window = tuple[slice, slice]
-
-
-def pair_windows(size: Sequence[int], step: Sequence[int]) -> tuple[Window, Window]:
-    """The part of an image (H, W) whose pixels have a partner a step away, and the part with these partners.
-
-    >>> pair_windows((5, 9), (-1, 3))
-    ((slice(1, 5, None), slice(0, 6, None)), (slice(0, 4, None), slice(3, 9, None)))
-    """
-    here, there = [], []
-    for side, along in zip(size, step, strict=True):
-        first, last = min(max(0, -along), side), max(min(side, side - along), 0)
-        here.append(slice(first, last) if first < last else slice(0, 0))
-        there.append(slice(first + along, last + along) if first < last else slice(0, 0))
-    return (here[0], here[1]), (there[0], there[1])
 
 
 class PairTargets(NamedTuple):

@@ -16,6 +16,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+#: Rows and columns of an image.
+Window = tuple[slice, slice]
+
 _SNAP = 1e-9  # below this, the difference of a coordinate to a half is rounding
 
 
@@ -48,3 +51,17 @@ def oriented_offsets(radii: Sequence[float], orientations: int) -> NDArray[np.in
     steps = np.asarray(radii, dtype=np.float64)[:, None, None] * directions
     rounded = np.floor(np.abs(steps) + 0.5 + _SNAP)  # the same for both signs
     return (np.sign(steps) * rounded).astype(np.int64)
+
+
+def pair_windows(size: Sequence[int], step: Sequence[int] | NDArray[np.int64]) -> tuple[Window, Window]:
+    """The part of an image (H, W) whose pixels have a partner a step away, and the part with these partners.
+
+    >>> pair_windows((5, 9), (-1, 3))
+    ((slice(1, 5, None), slice(0, 6, None)), (slice(0, 4, None), slice(3, 9, None)))
+    """
+    here, there = [], []
+    for side, along in zip(size, step, strict=True):
+        first, last = min(max(0, -along), side), max(min(side, side - along), 0)
+        here.append(slice(first, last) if first < last else slice(0, 0))
+        there.append(slice(first + along, last + along) if first < last else slice(0, 0))
+    return (here[0], here[1]), (there[0], there[1])
