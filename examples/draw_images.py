@@ -1,11 +1,11 @@
-"""Images to try the commands on: three kinds of shapes in folders by class, and thin vessels with their masks.
+"""Draw images to try the commands on: three kinds of shapes, one folder per class, and thin vessels with their masks.
 
     my-images/{cross,ell,tee}/     upright shapes to train a classifier on
-    new-images/                    the same kinds of shapes at any angle, to classify
-    vessels/images, vessels/masks  bright curved lines on noise, to train a segmentation on
-    new-vessels/                   one more image of this kind
+    new-images/                    the same kinds of shapes at random angles, to classify
+    vessels/images, vessels/masks  bright curved lines on noise, to train a segmentation network on
+    new-vessels/                   another image of this kind
 
-docs/own-images.md goes through the commands. Nothing is drawn over files that exist.
+docs/own-images.md explains the commands. Existing files are never overwritten.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ SHAPES = {
 
 
 def shape(name: str, angle: float, generator: np.random.Generator) -> Image.Image:
-    """One shape of uneven brightness, turned counter-clockwise, with noise."""
+    """One shape of uneven brightness, rotated counter-clockwise, with noise."""
     image = Image.new("L", (32, 32), 30)
     for stroke in SHAPES[name]:
         ImageDraw.Draw(image).rectangle(stroke, fill=int(generator.integers(150, 230)))
@@ -47,7 +47,7 @@ def save(image: Image.Image, path: Path) -> None:
 
 
 def main(folder: Path = Path(), count: int = 24) -> None:
-    """Draw all of it."""
+    """Draw all images."""
     generator = np.random.default_rng(0)
     for name in SHAPES:
         for number in range(count):

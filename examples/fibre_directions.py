@@ -1,7 +1,7 @@
-"""Keep orientation as an output: a network that tells the direction of fibres at every pixel.
+"""Use orientation as an output: a network that predicts the direction of fibres at every pixel.
 
-Trained on fibres that run nearly from left to right, it reads those of any direction, since turning the image by φ
-adds φ to the angle that it reads. Lines look the same after half a turn, so angles are known up to 180°
+Trained on nearly horizontal fibres, it generalises to fibres of any direction, since rotating the image by φ adds φ to
+the predicted angle. Lines look the same after half a turn, so angles are known up to multiples of 180°
 (`symmetry=2`).
 """
 
@@ -15,7 +15,7 @@ from sfcnn import GroupConv2d, LiftConv2d, OrientationReadout, OrientedResponse
 
 
 def draw_fibres(directions: Tensor, size: int = 28) -> tuple[Tensor, Tensor]:
-    """Curved fibres with noise, at directions (B,) in radians: images and true angles, both (B, 1, size, size)."""
+    """Noisy, curved fibres with directions (B,) in radians: images and true angles, both (B, 1, size, size)."""
     axis = torch.linspace(-1, 1, size)
     y, x = torch.meshgrid(-axis, axis, indexing="ij")  # y upward
     cos, sin = directions.cos().view(-1, 1, 1, 1), directions.sin().view(-1, 1, 1, 1)
@@ -28,7 +28,7 @@ def draw_fibres(directions: Tensor, size: int = 28) -> tuple[Tensor, Tensor]:
 
 
 class FibreNet(nn.Module):
-    """Images (B, 1, H, W) → how strong the evidence for a fibre is and its angle in [0, π), each (B, 1, H, W)."""
+    """Images (B, 1, H, W) → strength of the evidence for a fibre and its angle in [0, π), each (B, 1, H, W)."""
 
     def __init__(self, channels: int, orientations: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def train(net: FibreNet, steps: int, batch_size: int) -> None:
     for step in range(1, steps + 1):
         directions = math.radians(20) * (2 * torch.rand(batch_size) - 1)  # within 20° of the horizontal
         images, angles = draw_fibres(directions)
-        # 1 − cos 2Δ is the same for angles that differ by 180°, and has a slope wherever the network stands.
+        # 1 − cos 2Δ is the same for angles that differ by 180°, and is differentiable everywhere.
         loss = (1 - torch.cos(2 * (net(images).angle - angles))).mean()
         optimizer.zero_grad()
         loss.backward()
@@ -63,7 +63,7 @@ def train(net: FibreNet, steps: int, batch_size: int) -> None:
 
 @torch.no_grad()
 def mean_error(net: FibreNet, degrees: float, count: int = 4) -> float:
-    """Mean difference between read and true angle, in degrees, for fibres of one direction."""
+    """Mean difference between predicted and true angle, in degrees, for fibres of one direction."""
     images, angles = draw_fibres(torch.full((count,), math.radians(degrees)))
     difference = torch.remainder(net(images).angle - angles + math.pi / 2, math.pi) - math.pi / 2
     return math.degrees(difference.abs().mean())

@@ -1,4 +1,4 @@
-"""A volume larger than memory: segment it slice by slice, be interrupted, go on, and look at cells through slices.
+"""Segment a volume larger than memory slice by slice, resume after an interruption, and link cells through slices.
 
 Call `main` with your own OME-Zarr volume or TIFF stack and more workers, for example
 `main(Path("em.zarr"), Path("cells.zarr"), workers=4)`. Without a volume it draws one. `sfcnn segment predict isbi2012
@@ -25,7 +25,7 @@ def main(source: Path = Path("em.zarr"), out: Path = Path("cells.zarr"), workers
     if not source.exists():
         draw_volume(source)
     network = sfcnn.load("isbi2012", device="cpu")
-    sfcnn.volumes.segment_volume(network, source, out, slices=range(1), workers=workers)  # a first slice, to try
+    sfcnn.volumes.segment_volume(network, source, out, slices=range(1), workers=workers)  # try one slice first
     report = sfcnn.volumes.segment_volume(network, source, out, stack=True, workers=workers)
     print(f"{report.done} slices, {report.kept} of them before; {report.cells} cells")
     for z, pair in report.agreement.items():

@@ -1,4 +1,4 @@
-"""Choose the atoms: a preset for all layers, or rings and band limits of one's own."""
+"""Choose the atoms of a layer: a preset, or your own rings and band limits."""
 
 import torch
 from torch import nn

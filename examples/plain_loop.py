@@ -1,8 +1,8 @@
-"""Training in a plain PyTorch loop: nothing of `sfcnn.training`, and nothing that differs from any other network.
+"""Train in a plain PyTorch loop, without `sfcnn.train`, exactly like any other network.
 
 Data loaders, optimiser, schedule, gradient clipping, mixed precision, validation, saving and loading are PyTorch's
-own. The defaults are tiny, to see that it runs; `main(images=3000, epochs=20, width=1.0, orientations=16)` trains the
-paper's network.
+own. The defaults are tiny, to check that it runs; `main(images=3000, epochs=20, width=1.0, orientations=16)` trains
+the paper's network.
 """
 
 from pathlib import Path
@@ -16,14 +16,14 @@ from sfcnn.models import BASELINE, ClassifierSizes, mnist_baseline
 
 
 def build(width: float, orientations: int) -> nn.Module:
-    """The paper's network with a part of its channels."""
+    """The paper's network with a fraction of its channels."""
     channels = tuple(max(1, round(width * count)) for count in BASELINE.channels)
     return mnist_baseline(orientations, ClassifierSizes(BASELINE.kernel_sizes, channels, BASELINE.hidden))
 
 
 @torch.no_grad()
 def validate(net: nn.Module, loader: DataLoader[tuple[Tensor, ...]], device: torch.device) -> float:
-    """Per cent that are wrong. In eval mode filters are built once and kept until the weights change."""
+    """Error in per cent. In eval mode, filters are built once and reused until the weights change."""
     net.eval()
     wrong = [(net(images.to(device)).argmax(1).cpu() != labels).float() for images, labels in loader]
     return 100 * torch.cat(wrong).mean().item()
@@ -67,7 +67,7 @@ def main(
         print(f"epoch {epoch + 1}: loss {loss.item():.3f}, validation error {wrong:.1f} %")
         if wrong <= best:
             best = wrong
-            torch.save(net.state_dict(), path)  # parameters and running averages: the same keys in both modes
+            torch.save(net.state_dict(), path)  # parameters and running statistics: the same keys in both modes
 
     again = build(width, orientations)
     again.load_state_dict(torch.load(path, weights_only=True))

@@ -1,8 +1,8 @@
-"""Make an existing network equivariant: its layers are replaced, its structure and its `forward` stay.
+"""Make an existing network equivariant by replacing its layers; its structure and its `forward` stay the same.
 
-`replace_convs` exchanges every 2-D layer that works on maps for its counterpart on features (B, C, Λ, H, W), and ends
-orientations in front of the global pool, so that the network takes and returns what it did before. Fewer channels than
-before are usually enough, since each is now a filter in Λ orientations.
+`replace_convs` replaces every 2-D layer that works on maps by its counterpart for features (B, C, Λ, H, W), and pools
+over orientations before the global pooling, so that input and output shapes stay the same. Fewer channels than before
+are usually enough, since each is now a filter in Λ orientations.
 """
 
 import math
@@ -15,7 +15,7 @@ from sfcnn.models import replace_convs
 
 
 class PlainNet(nn.Module):
-    """Stands for somebody else's network."""
+    """A plain CNN, as an example of an existing network."""
 
     def __init__(self, channels: int = 8, classes: int = 10) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class PlainNet(nn.Module):
 
 
 class Depthwise(nn.Module):
-    """Has layers that cannot be converted; the error names each of them."""
+    """A network with layers that cannot be converted; the error names each of them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""A residual network on digits: trained upright, tested at every angle, beside a plain one on four views.
+"""Train a residual network on upright digits, test it at several angles, and compare it with plain networks.
 
-`steerable_resnet` is a ResNet with the layers exchanged; sizes are a dataclass, from RESNET18 down to a few channels.
-The defaults are tiny, to see that it runs; `main(images=3000, epochs=10, channels=(16, 32, 64), orientations=8)` is
-worth the wait.
+`steerable_resnet` is a ResNet with steerable layers; its sizes are a dataclass, from RESNET18 down to a few channels.
+The defaults are tiny, just to check that it runs; `main(images=3000, epochs=10, channels=(16, 32, 64), orientations=8)`
+takes longer and gives better results.
 """
 
 import math
@@ -33,7 +33,7 @@ def train(net: nn.Module, digits: LabelledImages, epochs: int, batch_size: int =
 
 @torch.no_grad()
 def error(net: nn.Module, digits: LabelledImages, degrees: float) -> float:
-    """Per cent of the digits, all turned by one angle, that are not recognised."""
+    """Error in per cent on the digits, all rotated by one angle."""
     angles = torch.full((len(digits.labels),), math.radians(degrees))
     turned = rotate_each(digits.images, angles)
     return 100 * (net(turned).argmax(1) != digits.labels).double().mean().item()

@@ -1,7 +1,7 @@
-"""A U-Net on a folder of your own images: train it, load it, segment new images, look at the error.
+"""Train a U-Net on a folder of your own images, load it, segment images, and print the error.
 
-The folder has two folders inside, `images` and `masks`, with files of the same names; in a mask 0 is background and any
-other value what is looked for. Call `main` with your folder and larger numbers, for example
+The folder contains two folders, `images` and `masks`, with files of the same names. In a mask, 0 is background and any
+other value is foreground. Call `main` with your folder and larger numbers, for example
 `main(Path("my-images"), Path("results"), channels=8, levels=4, orientations=8, steps=200, epochs=10, crop=128)`.
 Without a folder it draws one. `sfcnn segment train` and `sfcnn segment predict` do the same from the command line.
 """

@@ -122,7 +122,7 @@ def test_a_run_becomes_a_network_with_a_name(
     assert capsys.readouterr().out.startswith("file,class,probability,orientation,angle\ndigit.png,")
     assert main(["classify", "evaluate", "mnist-rot", "--images", "10"]) == 0
     assert main(["classify", "pose", "mnist-rot"]) == 2
-    assert "mnist-rot comes with sfcnn" in capsys.readouterr().err
+    assert "mnist-rot is shipped with sfcnn" in capsys.readouterr().err
 
 
 def test_the_card_of_a_directory_is_made_anew_in_place(trained: Path) -> None:

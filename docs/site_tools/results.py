@@ -99,16 +99,16 @@ def speed() -> str:
     versions = section["versions"]
     packages = ", ".join(f"{name} {versions[name][name]}" for name in ("sfcnn", "escnn"))
     return (
-        f"{markdown_table(['an image, Λ = 16, batch 32', *engines.values(), 'escnn / sfcnn'], rows)}\n\n"
+        f"{markdown_table(['per image, Λ = 16, batch 32', *engines.values(), 'escnn / sfcnn'], rows)}\n\n"
         f"*Medians, {_took(section['took_seconds'])} in all; {section['date'][:10]}, commit `{section['commit']}`, "
         f"{packages}, {section['machine']}, threads: {section['threads']}; "
-        "[every time](../benchmarks/results/speed.json).*"
+        "[all times](../benchmarks/results/speed.json).*"
     )
 
 
 def _benchmark_source(name: str, record: dict[str, Any], more: str = "") -> str:
     """The line below a table of a benchmark."""
-    return f"*{_source([record])}{more and ', '}{more}; [every time](../benchmarks/results/{name}.json).*"
+    return f"*{_source([record])}{more and ', '}{more}; [all times](../benchmarks/results/{name}.json).*"
 
 
 def _spread(median: float, values: Sequence[float], unit: float) -> str:
@@ -124,7 +124,7 @@ def export() -> str:
         unit = 1e3 / result["images"][0]
         times = [_spread(median, result["all_seconds"][form], unit) for form, median in result["seconds"].items()]
         rows.append([name, *times, f"{result['model_over']['onnxruntime']:.2f}×", f"{result['megabytes']['onnx']:.0f}"])
-    columns = ["ms an image", "model", "plain network", "onnxruntime", "model / onnxruntime", "MB of the file"]
+    columns = ["ms per image", "model", "plain network", "onnxruntime", "model / onnxruntime", "file size (MB)"]
     versions = ", ".join(f"{name} {version}" for name, version in found["onnx"].items())
     return f"{markdown_table(columns, rows)}\n\n{_benchmark_source('export', found['provenance'], versions)}"
 
@@ -160,12 +160,12 @@ def segmentation() -> str:
     size, by_engine = large["size"], tile["seconds_per_megapixel"]
     one = f"one tile of {tile['size']}×{tile['size']}, membranes only"
     rows = [
-        [f"{size}×{size}, membranes and cells with a forest", f"{large['seconds_per_megapixel']:.1f} s a megapixel"],
-        ["its peak memory, of the whole process", f"{large['peak_bytes'] / 1e9:.2f} GB"],
-        [one, f"{by_engine['auto']:.1f} s a megapixel"],
-        ["the same with the direct engine", f"{by_engine['direct']:.1f} s a megapixel, {tile['ratio']:.2f}×"],
+        [f"{size}×{size}, membranes and cells with a forest", f"{large['seconds_per_megapixel']:.1f} s per megapixel"],
+        ["peak memory of the whole process", f"{large['peak_bytes'] / 1e9:.2f} GB"],
+        [one, f"{by_engine['auto']:.1f} s per megapixel"],
+        ["as above, with the direct engine", f"{by_engine['direct']:.1f} s per megapixel, {tile['ratio']:.2f}×"],
         [f"from probabilities to cells, {cells['size']}×{cells['size']}", f"{cells['seconds']['mean']:.2f} s"],
-        ["the same with a forest", f"{cells['seconds']['forest']:.2f} s"],
+        ["as above, with a forest", f"{cells['seconds']['forest']:.2f} s"],
     ]
     parts = [markdown_table(["", "measured"], rows), _benchmark_source("segmentation", found["provenance"])]
     if "predict" in found:
@@ -174,7 +174,7 @@ def segmentation() -> str:
         slower = f"{seconds['without kernel']:.1f} s, {command['ratio']:.2f}×"
         rows = [
             [f"`sfcnn segment predict`, {size}×{size}", f"{seconds['kernel']:.1f} s"],
-            ["the same with `SFCNN_KERNEL=0`", slower],
+            ["as above, with `SFCNN_KERNEL=0`", slower],
         ]
         parts += [markdown_table(["", "measured"], rows), _benchmark_source("segmentation", command["provenance"])]
     return "\n\n".join(parts)

@@ -68,14 +68,14 @@ def plain() -> str:
     """A steerable network beside plain ones (`make bench`, section plain)."""
     twins = {
         "channels": "the same channels",
-        "parameters": "as many parameters",
-        "effective-channels": "as many maps, channels times Λ",
+        "parameters": "the same number of parameters",
+        "effective-channels": "the same number of maps (channels times Λ)",
     }
     rows = [
         [name, *(f"{value(f'speed.plain.{twin}.{what}'):.2g} times" for what in ("time", "memory"))]
         for twin, name in twins.items()
     ]
-    return markdown_table(["beside a plain CNN with", "time", "memory"], rows)
+    return markdown_table(["compared with a plain CNN with", "time", "memory"], rows)
 
 
 def presets() -> str:
@@ -205,7 +205,7 @@ def headline() -> str:
     rows = [
         [
             "rotated MNIST, test error",
-            f"{value('mnist-rot.error'):.2f} % (ships: `mnist-rot`)",
+            f"{value('mnist-rot.error'):.2f} % (pretrained: `mnist-rot`)",
             f"{published['CoeffInit, augmentation']} % (paper)",
             "half the paper's channels, one seed; regenerated test set",
         ],
@@ -213,13 +213,13 @@ def headline() -> str:
             "trained upright, tested at the worst angle",
             f"{value('demo.sfcnn.none.worst'):.0f} % error",
             f"{value('demo.cnn.none.worst'):.0f} % (plain CNN)",
-            "`make demo`, as many parameters",
+            "`make demo`, equal number of parameters",
         ],
         [
             "ISBI 2012, cells",
-            f"V_rand {value('isbi2012.v_rand'):.3f}, V_info {value('isbi2012.v_info'):.3f} (ships: `isbi2012`)",
+            f"V_rand {value('isbi2012.v_rand'):.3f}, V_info {value('isbi2012.v_info'):.3f} (pretrained: `isbi2012`)",
             "0.987, 0.991 (paper)",
-            "4 held-out training slices, which also chose the epoch; the paper: the hidden test labels",
+            "4 held-out training slices, also used to select the epoch; paper: hidden test labels",
         ],
         [
             "quarter turns, relative error",

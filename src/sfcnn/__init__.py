@@ -57,7 +57,7 @@ __all__ = [
     "volumes",
 ]
 
-#: Imported when they are first used, since not everybody needs them, or has the packages that they need.
+#: Imported on first use, because they need optional packages.
 _LAZY = ("cells", "classification", "export", "migration", "models", "segmentation", "volumes")
 
 

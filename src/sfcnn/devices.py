@@ -1,4 +1,4 @@
-"""Where a network computes, and how it is put into evaluation for a while."""
+"""Choose a device, and switch a network temporarily to evaluation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-#: What `--device` takes: "auto" is the accelerator that is there, else the processor.
+#: Values of `--device`: "auto" is the available accelerator, or else the CPU.
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -30,7 +30,7 @@ def choose_device(name: str = "auto") -> torch.device:
 
 @contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
-    """Eval mode and no gradients inside; every module's own mode afterwards."""
+    """Eval mode without gradients inside the context; every module's previous mode is restored afterwards."""
     modes = {module: module.training for module in net.modules()}
     net.eval()
     try:

@@ -24,7 +24,7 @@ _RIGHT_ANGLE = math.pi / 2
 
 
 def _whole_steps(angle: float, step: float) -> int | None:
-    """How often `step` goes into `angle`, if it does."""
+    """How many times `step` fits into `angle`, None if not a whole number of times."""
     steps = round(angle / step)
     return steps if math.isclose(steps * step, angle, rel_tol=0, abs_tol=1e-6) else None
 
@@ -40,7 +40,7 @@ def rotate(maps: Tensor, angle: float, mode: str = "bicubic") -> Tensor:
     """ρ_φ: turn maps (…, H, W) counter-clockwise about their centre by `angle` (radians).
 
     Exact for multiples of 90° (height and width swap for odd ones); otherwise resampled with `mode` ("bilinear" or
-    "bicubic") on the same grid, with zeros where nothing was.
+    "bicubic") on the same grid, with zeros outside the original image.
 
     >>> rotate(torch.tensor([[1, 2], [3, 4]]), math.pi / 2)
     tensor([[2, 4],
@@ -79,7 +79,7 @@ def reflect(maps: Tensor) -> Tensor:
 def ground(images: Tensor) -> Tensor:
     """The median of each image's border, by channel: (B, C, H, W) → (B, C, 1, 1), zero for digits.
 
-    Rotations bring zeros in from outside. With the ground subtracted before and added after, they bring the ground in.
+    Rotations fill in zeros from outside. Subtracting the ground before and adding it afterwards fills in the ground.
     """
     border = [images[..., 0, :], images[..., -1, :], images[..., 0], images[..., -1]]
     return torch.cat(border, -1).median(-1).values[..., None, None]
@@ -112,7 +112,7 @@ def reflect_features(features: Tensor) -> Tensor:
 
 
 def _act(output: Tensor, angle: float, mode: str, reflections: bool, mirror: bool) -> Tensor:
-    """The action on whatever a network returns, told by its rank: features, maps, or numbers that must not change."""
+    """The action on a network's output, determined by its rank: features, maps, or numbers that must not change."""
     if output.dim() == 5:
         if mirror and not reflections:
             raise ValueError("only features with reflections can be mirrored: pass reflections=True if these have them")
@@ -150,7 +150,7 @@ def equivariance_error(
         inputs: what to apply it to.
         angle: φ in radians; with features, a multiple of 2π/Λ.
         radius: compare only within this distance of the centre, in output pixels. Use it for angles that are not
-            multiples of 90°, where the corners of the input turn out of sight.
+            multiples of 90°, where the corners of the input leave the image.
         mode: how maps are resampled at those angles.
         reflections: whether features, if the input or the output are such, have mirrored orientations (B, C, 2Λ, H, W).
         mirror: whether to mirror as well.
@@ -184,8 +184,8 @@ def assert_equivariant(
     orientations, (B, C, 2Λ, H, W).
 
     By default the angles are the exact ones, multiples of 90°, and the tolerance is rounding at the inputs'
-    precision (1e-5 in float32, 1e-10 in float64). Give a tolerance of your own for other angles: sampling costs a
-    few per cent there.
+    precision (1e-5 in float32, 1e-10 in float64). Pass a larger tolerance for other angles, where sampling adds an
+    error of a few per cent.
     """
     limit = TOLERANCES[inputs.dtype] if tolerance is None else tolerance
     turns = tuple(angles)

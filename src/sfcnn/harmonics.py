@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sfcnn.pixels import pixel_atoms, pixel_harmonics, pixel_mirror_signs
 
-# An atom whose samples have a smaller norm than this is no filter: normalising it would only amplify rounding.
+# An atom whose samples have a smaller norm than this is not a filter: normalising it would only amplify rounding.
 _DEAD_ATOM = 1e-12
 
 
@@ -93,7 +93,7 @@ class Basis:
 
     @property
     def natural_kernel_size(self) -> int:
-        """The smallest odd grid that has pixels on both sides of the outermost ring, as those of all presets do."""
+        """The smallest odd grid with pixels on both sides of the outermost ring, as in all presets."""
         return 2 * math.ceil(max(self.radii)) + 1
 
     def dilated(self, dilation: float) -> "Basis":
@@ -139,7 +139,7 @@ def paper(kernel_size: int) -> Basis:
 
 
 def bandlimited(kernel_size: int) -> Basis:
-    """Tighter limits that keep rotated filters alike on the grid: K = 0 | 2 | 3 | 6 | 7 …, outermost ring 2."""
+    """Tighter limits that keep rotated filters similar on the grid: K = 0 | 2 | 3 | 6 | 7 …, outermost ring 2."""
     outer = kernel_size // 2
 
     def cutoff(j: int) -> int:
@@ -153,11 +153,11 @@ def bandlimited(kernel_size: int) -> Basis:
 
 
 def averaged(kernel_size: int) -> Basis:
-    """The limits of `bandlimited` sampled with more care: as many filters, which turn with a smaller error.
+    """The limits of `bandlimited`, sampled more accurately: the same number of filters, with a smaller rotation error.
 
     Each pixel holds the mean of the atom over its area instead of the value at its centre. Rings are narrower, since
-    the mean widens them, and the outermost keeps off the border, which would cut it along the axes but not along the
-    diagonals. The centre is a small Gaussian instead of a single pixel.
+    the mean widens them, and the outermost stays away from the border, which would cut it along the axes but not along
+    the diagonals. The centre is a small Gaussian instead of a single pixel.
     """
     limits, outer = bandlimited(kernel_size), kernel_size // 2
     radii = tuple(r - 0.1 if 0 < r == outer else r for r in limits.radii)
@@ -181,7 +181,7 @@ PRESETS: dict[str, Callable[[int], Basis]] = {
     "pixels": pixels,
 }
 
-#: What layers and models accept as a basis: a preset's name, a `Basis`, or a rule from kernel size to `Basis`.
+#: What layers and models accept as a basis: a preset's name, a `Basis`, or a function from kernel size to `Basis`.
 BasisLike: TypeAlias = str | Basis | Callable[[int], Basis]
 
 

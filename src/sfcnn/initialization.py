@@ -5,15 +5,15 @@ With Q real atoms and N maps summed by each response, a layer keeps the variance
     Var[w_q] = 2 / (N Q ‖ψ_q‖²),
 
 with N = CΛ (C in a lifting layer) to keep that of the responses, forward, and N = ĈΛ to keep that of the gradients,
-backward. The factor 2 makes up for the half of the signal that a ReLU removes.
+backward. The factor 2 compensates for the half of the signal that a ReLU removes.
 
 `coeff` (the paper's CoeffInit) does this on normalised atoms, whose two parts have ‖ψ_q‖² = 1 on average.
 `he` (the paper's baseline HeInit) gives the same variance to the coefficients of atoms of natural amplitude, so that an
-atom's share of the response is its energy. The paper does not say how HeInit was done; this is our reading of it.
+atom's share of the response is its energy. The paper does not specify HeInit; this is our interpretation.
 
 Both assume maps without mean or correlation. Rectified maps have both, and deep in a network without normalisation
-they are nearly constant: `coeff` then multiplies the variance by mean_q (Σ_x ψ_q)² > 1 in each layer, which a batch
-norm takes out again (docs/initialization.md).
+they are nearly constant: `coeff` then multiplies the variance by mean_q (Σ_x ψ_q)² > 1 in each layer, which batch norm
+undoes (docs/initialization.md).
 """
 
 from collections.abc import Callable

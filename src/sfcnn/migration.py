@@ -9,8 +9,8 @@ layers (§3.2), from weights w of atoms ψ:
 With the atoms in all orientations side by side, A_q = (ρ_φ ψ_q)_φ, each filter and each relative orientation d is a
 system of linear equations of its own, w_ĉc(d) A = (F_ĉc(φ + d, φ))_φ, solved by least squares. With reflections,
 elements h and e of D_Λ take the place of φ and d (`sfcnn.ops.reflections`). The solution is exact
-where the filters lie in the span of the atoms, that is where rings and band limits allow, and what is left over tells
-how much the layers differ where they do not.
+where the filters lie in the span of the atoms, that is where rings and band limits allow; otherwise the residual
+measures how much the layers differ.
 
 Nothing of e2cnn or escnn is imported: layers are read by their attributes, which are the same in both.
 """

@@ -1,4 +1,4 @@
-"""Pictures of the atoms and of a filter at all orientations. Needs matplotlib."""
+"""Pictures of the atoms and of a filter at all orientations. Requires matplotlib."""
 
 import math
 from collections import Counter
@@ -29,7 +29,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def save_figure(figure: "Figure", path: Path, *, overwrite: bool = False) -> None:
-    """Write a figure as PNG, PDF or SVG, by the ending of its name, whole or not at all."""
+    """Write a figure as PNG, PDF or SVG, depending on the file extension, atomically."""
     endings = (".pdf", ".png", ".svg")
     if path.suffix.lower() not in endings:
         raise ValueError(f"picture {path} must end in one of {list(endings)}")

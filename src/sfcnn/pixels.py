@@ -3,7 +3,7 @@
 A filter of s × s free pixels is a filter of s² orthonormal atoms that turn by phases as circular harmonics do. The
 centre is an atom by itself. The others form shells of 8 pixels that quarter turns and the mirror φ → π − φ map onto
 themselves: (±x, ±y) and (±y, ±x) for 0 < y < x, and for y = 0 the four on the axes together with the four corners
-(±x, ±x). Let σ = ±1 tell the two orbits of quarter turns in a shell apart. Its atoms are, and are 0 outside it,
+(±x, ±x). Let σ = ±1 distinguish the two orbits of quarter turns in a shell. Its atoms, which are 0 outside it, are
 
     1,  e^{iφ},  e^{2iφ},  σ,  σ e^{iφ}      (in shells with y > 0, i σ e^{iφ})
 

@@ -7,8 +7,8 @@ G are therefore |G| / |H| times as many channels of features on H, (c, t) ↦ ζ
     C_Λ → C_Λ'     t = r^j, j < Λ/Λ'     (B, C, Λ, H, W)  → (B, C·Λ/Λ', Λ', H, W)
     D_Λ → D_Λ'     t = r^j, j < Λ/Λ'     (B, C, 2Λ, H, W) → (B, C·Λ/Λ', 2Λ', H, W)
 
-Λ' must divide Λ. Layers after it are equivariant to the subgroup only: a network may know more symmetries of small
-parts of an image than of the whole.
+Λ' must divide Λ. Later layers are equivariant only to the subgroup: a network can use more symmetries for small parts
+of an image than for the whole.
 """
 
 import torch

@@ -30,7 +30,7 @@ def _load_safetensors(path: Path) -> dict[str, Tensor]:
 
     try:
         state = load_file(path)
-    # Beside its own errors those of PyTorch, for kinds of numbers and sizes that it does not have.
+    # Also catch PyTorch's errors for unsupported dtypes and sizes.
     except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path} is damaged or no safetensors file: {reason}") from error
@@ -138,5 +138,5 @@ def _saved_basis(state: dict[str, Tensor], name: str, atoms: int) -> Basis | Non
 
 
 def _differs(basis: BasisLike, saved: Basis) -> bool:
-    """Whether the basis that was asked for is another than the saved one."""
+    """Whether the requested basis differs from the saved one."""
     return resolve_basis(basis, saved.natural_kernel_size) != saved

@@ -231,5 +231,5 @@ def test_images_that_do_not_fit_are_refused() -> None:
     graph = region_graph(labels)
     with pytest.raises(ValueError, match=r"image 'raw' \(2, 1\) must have the shape \(1, 2\)"):
         edge_features(graph, labels, {"raw": np.zeros((2, 1))})
-    with pytest.raises(ValueError, match="'raw' has pixels that are not finite"):
+    with pytest.raises(ValueError, match="'raw' has non-finite pixels"):
         edge_features(graph, labels, {"raw": np.array([[0, np.inf]])})

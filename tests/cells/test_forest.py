@@ -208,7 +208,7 @@ def broken(name: str, place: int, value: float) -> Forest:
 )
 def test_trees_that_lead_astray_are_refused(forest: Forest, tmp_path: Path) -> None:
     forest.save(tmp_path / "edges.safetensors")
-    with pytest.raises(DamagedStateError, match="does not hold a whole forest"):
+    with pytest.raises(DamagedStateError, match="does not contain a complete forest"):
         Forest.load(tmp_path / "edges.safetensors")
 
 
@@ -228,13 +228,13 @@ def test_trees_that_lead_astray_are_refused(forest: Forest, tmp_path: Path) -> N
 def test_a_file_that_lacks_a_part_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     small_forest().save(tmp_path / "edges.safetensors")
     write_state(tmp_path / "part.safetensors", {**read_state(tmp_path / "edges.safetensors"), **change})
-    with pytest.raises(DamagedStateError, match=r"part\.safetensors does not hold a whole forest"):
+    with pytest.raises(DamagedStateError, match=r"part\.safetensors does not contain a complete forest"):
         Forest.load(tmp_path / "part.safetensors")
 
 
 def test_other_features_than_those_learned_from_are_refused() -> None:
     values, targets = random_examples(60, 0)
-    with pytest.raises(ValueError, match="grown on other features"):
+    with pytest.raises(ValueError, match="features that the forest was trained on"):
         small_forest().predict(Features(("a", "b", "d"), values))
     with pytest.raises(ValueError, match="examples with the same features"):
         grow_forest([(Features(NAMES, values), targets), (Features(("a", "b", "d"), values), targets)])
@@ -245,7 +245,7 @@ def test_other_features_than_those_learned_from_are_refused() -> None:
 @pytest.mark.parametrize("only", [0, 1, -1])
 def test_edges_of_one_kind_are_not_enough_to_learn_from(only: int) -> None:
     values, targets = random_examples(60, 0)
-    with pytest.raises(OneKindOfEdgeError, match="edges of both kinds"):
+    with pytest.raises(OneKindOfEdgeError, match="both borders and other edges"):
         grow_forest([(Features(NAMES, values), np.full_like(targets, only))])
 
 

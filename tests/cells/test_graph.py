@@ -79,8 +79,8 @@ def test_paint_undoes_numbering() -> None:
         (np.ones((3, 0), dtype=np.int64), r"got int64 \(3, 0\)"),
         (np.ones((3, 3)), "got float64"),
         (np.array([[-1, 1]]), "got -1"),
-        (np.array([[1, 3]]), "no pixel has 2"),
-        (np.array([[[1, 2]], [[3, 2]]]), "label 2 is in 2 slices"),
+        (np.array([[1, 3]]), "no pixel has label 2"),
+        (np.array([[[1, 2]], [[3, 2]]]), "label 2 occurs in 2 slices"),
     ],
 )
 def test_what_are_no_superpixels_is_refused(labels: NDArray[np.int64], message: str) -> None:

@@ -130,5 +130,7 @@ def test_slices_that_do_not_fit_are_refused(texture: Texture) -> None:
         learn_forest(probabilities, cells[:1])
     with pytest.raises(ValueError, match=r"raw image \(1, 72, 64\) and probabilities \(2, 72, 64\) must have"):
         learn_forest(probabilities, cells, probabilities[:1])
-    with pytest.raises(OneKindOfEdgeError, match="expected edges of both kinds to learn from, got 0 borders among 0"):
+    with pytest.raises(
+        OneKindOfEdgeError, match="expected both borders and other edges to learn from, got 0 borders among 0"
+    ):
         learn_forest(probabilities, np.zeros_like(cells))

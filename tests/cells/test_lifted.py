@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused() -> None:
     graph = Graph(3, np.array([[0, 1], [1, 2]]))
     with pytest.raises(ValueError, match="unknown solver 'exact', choose one of"):
         lifted_multicut(graph, [1.0, 1.0], graph, [1.0, 1.0], "exact")
-    with pytest.raises(ValueError, match="between the graph's 3 nodes, got 4"):
+    with pytest.raises(ValueError, match="on the graph's 3 nodes, got 4 nodes"):
         lifted_multicut(graph, [1.0, 1.0], Graph(4, graph.edges), [1.0, 1.0])
     with pytest.raises(ValueError, match=r"each of 2 edges, got \(1,\)"):
         lifted_multicut(graph, [1.0, 1.0], graph, [1.0])

@@ -63,7 +63,7 @@ def test_a_cell_that_divides_goes_on_in_its_larger_part() -> None:
     assert [pair.same for pair in agreement] == [4 / 6, 1]
     assert agreement[0].linked == 4 / 5
     assert agreement[0].iou == pytest.approx(0.8)
-    assert "z = 0 and 1, 66.7 % of the pixels" in describe_agreement(dict(enumerate(agreement)))
+    assert "z = 0 and 1, with 66.7 % of pixels" in describe_agreement(dict(enumerate(agreement)))
 
 
 def test_without_links_cells_are_numbered_slice_by_slice() -> None:
@@ -79,5 +79,5 @@ def test_empty_slices_link_nothing() -> None:
         assert len(links.before) == 0
         assert links.agreement.same == links.agreement.linked == 0
     for least in (0.0, 1.1, float("nan")):
-        with pytest.raises(ValueError, match="the overlap of linked cells must be in"):
+        with pytest.raises(ValueError, match="the minimum overlap of linked cells must be in"):
             link_slices(cell, cell, least)

@@ -130,7 +130,7 @@ def test_other_numbers_of_orientations_are_taken_as_they_come(method: str, orien
     probabilities = np.where(truth == 0, 0.9, 0.05).astype(np.float32)
     affinities = true_affinities(truth, orientations=orientations)
     if orientations == 2 and method == "mutex-watershed":
-        with pytest.raises(ValueError, match="must join neighbouring pixels"):
+        with pytest.raises(ValueError, match="must connect neighbouring pixels"):
             find_cells(probabilities, CellsConfig(method=method), affinities=affinities)
     else:
         assert same_cells(find_cells(probabilities, CellsConfig(method=method), affinities=affinities), truth)
@@ -188,7 +188,7 @@ def test_affinities_that_are_missing_or_do_not_fit_are_refused(method: str) -> N
             {"method": "lifted-multicut", "solver": "exact"},
             "unknown solver 'exact', choose one of \\['greedy', 'kernighan-lin', 'fusion-moves'\\]",
         ),
-        ({"method": "mutex-watershed", "joined": True}, "by the method 'multicut', got 'mutex-watershed'"),
+        ({"method": "mutex-watershed", "joined": True}, "needs the method 'multicut', got 'mutex-watershed'"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(values: dict[str, object], message: str) -> None:

@@ -262,8 +262,8 @@ def test_sums_of_squares_beyond_the_whole_numbers_of_float64_are_exact() -> None
     ("labels", "truth", "message"),
     [
         (np.ones((2, 3), int), np.ones((3, 2), int), r"labels \(2, 3\) and truth \(3, 2\) must have the same shape"),
-        (np.ones((2, 3)), np.ones((2, 3), int), "labels must be whole numbers, got float64"),
-        (np.ones((2, 3), int), np.ones((2, 3), bool), "truth must be whole numbers, got bool; .*components"),
+        (np.ones((2, 3)), np.ones((2, 3), int), "labels must be integers, got float64"),
+        (np.ones((2, 3), int), np.ones((2, 3), bool), "truth must be integers, got bool; .*components"),
         (np.full((2, 3), -1), np.ones((2, 3), int), r"labels must be in 0 … 2⁶² - 1, got -1 … -1"),
         (np.ones((2, 3), int), np.full((2, 3), 2**63, np.uint64), r"truth must be in 0 … 2⁶² - 1"),
         (np.ones((2, 3), int), np.zeros((2, 3), int), "truth has no foreground"),
@@ -294,7 +294,7 @@ def test_masks_are_checked(score: type[float]) -> None:
     mask = np.ones((2, 3), bool)
     with pytest.raises(ValueError, match=r"prediction \(2, 3\) and truth \(3, 2\) must have the same shape"):
         score(mask, mask.T)  # type: ignore[call-arg]
-    with pytest.raises(ValueError, match="must be masks of bool, got uint8 and bool"):
+    with pytest.raises(ValueError, match="must be boolean masks, got uint8 and bool"):
         score(mask.astype(np.uint8), mask)  # type: ignore[call-arg]
-    with pytest.raises(ValueError, match=r"masks of shape \(0, 3\) have no pixels"):
+    with pytest.raises(ValueError, match=r"must have at least one pixel, got shape \(0, 3\)"):
         score(mask[:0], mask[:0])  # type: ignore[call-arg]

@@ -101,9 +101,9 @@ def test_one_cell_only_and_no_cell_at_all(shape: tuple[int, int]) -> None:
 
 
 def test_steps_that_do_not_join_neighbours_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"must join neighbouring pixels, got the steps \[\[0, 2\]"):
+    with pytest.raises(ValueError, match=r"must connect neighbouring pixels, got the offsets \[\[0, 2\]"):
         mutex_watershed(Affinities(np.ones((2, 8, 9, 9)), (2, 9)))
-    with pytest.raises(ValueError, match="must join neighbouring pixels"):
+    with pytest.raises(ValueError, match="must connect neighbouring pixels"):
         mutex_watershed(Affinities(np.ones((1, 4, 1, 9)), (3,)))
     assert (mutex_watershed(Affinities(np.ones((2, 16, 9, 9)), (2, 3))) == 1).all()  # (0, 2), (−1, 2) and (−1, 1) do
 

@@ -189,7 +189,7 @@ def test_images_and_forests_that_do_not_fit_are_refused() -> None:
         find_cells(np.array([[0.0, 2.0]]))
     with pytest.raises(ValueError, match=r"raw image \(3, 3\) and probabilities \(48, 48\)"):
         find_cells(probabilities, raw=np.zeros((3, 3)))
-    with pytest.raises(ValueError, match="the forest has learned from raw images: pass those of the probabilities"):
+    with pytest.raises(ValueError, match="the forest was trained on raw images: pass the raw image"):
         find_cells(probabilities, forest=grown_forest(with_raw=True))
 
 

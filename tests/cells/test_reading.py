@@ -81,11 +81,11 @@ def test_mistakes_are_named() -> None:
         read_prediction(image, "probability")
     with pytest.raises(ValueError, match=r"^my\.tif has values from 0 to 2, expected 0 … 1$"):
         read_prediction(2 * image, name="my.tif")
-    with pytest.raises(ValueError, match=r"^my\.tif has no labels: whole numbers from 0 on, but 0 … 1$"):
+    with pytest.raises(ValueError, match=r"^my\.tif does not hold labels: expected non-negative integers, got 0 … 1$"):
         read_prediction(image, "labels", "my.tif")
-    with pytest.raises(ValueError, match="the truth has no labels"):
+    with pytest.raises(ValueError, match="the truth does not hold labels"):
         score(image, [[-1, 0, 2]])
-    with pytest.raises(ValueError, match=r"the truth has 3 values from 0 to 1, expected a mask of two"):
+    with pytest.raises(ValueError, match=r"the truth has 3 values from 0 to 1, expected a two-valued mask"):
         read_truth(image, labels=False)
     for empty in (np.zeros((0, 3)), np.zeros(3)):
         with pytest.raises(ValueError, match=r"expected the prediction to be a stack \(Z, H, W\) or an image"):

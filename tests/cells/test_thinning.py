@@ -112,7 +112,7 @@ def test_mistakes_are_named(function: type[int]) -> None:
         function(np.ones((2, 3, 4), bool))
     with pytest.raises(ValueError, match=r"got shape \(0, 4\)"):
         function(np.ones((0, 4), bool))
-    with pytest.raises(ValueError, match="must be a mask of bool, got float64: compare it with a threshold"):
+    with pytest.raises(ValueError, match="must be a boolean mask, got float64: compare it with a threshold"):
         function(np.ones((3, 4)))
 
 

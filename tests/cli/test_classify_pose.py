@@ -120,7 +120,7 @@ def test_networks_that_cannot_are_refused(
 def test_a_mistake_is_one_line(make_run: MakeRun, fails: Fails) -> None:
     run = str(make_run())
     assert "no run elsewhere" in fails("classify", "pose", "elsewhere")
-    assert "isbi2012 comes with sfcnn, where nothing can be added" in fails("classify", "pose", "isbi2012")
+    assert "isbi2012 is shipped with sfcnn and cannot be written to" in fails("classify", "pose", "isbi2012")
     assert "examples must be at least 1, got 0" in fails("classify", "pose", run, "--examples", "0")
     assert "shift must be from 0 to 1000 pixels, got -1" in fails("classify", "pose", run, "--shift", "-1")
     assert "batch_size must be at least 1, got 0" in fails("classify", "pose", run, "--batch-size", "0")

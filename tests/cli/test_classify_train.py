@@ -239,7 +239,7 @@ def test_the_old_name_of_the_command_does_the_same(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "where to? Name a directory for the run with --out"),
+        ([], "--out is missing: pass a directory for the run"),
         (["--out", "run", "--images.dataset", "mnist"], "data set mnist needs a directory with its files"),
         (["--out", "run", "--images.dataset", "mnist", "--data", "empty"], "empty"),
         (["--out", "run", "--images.dataset", "faces"], "unknown dataset 'faces', choose one of ['digits', "),

@@ -32,7 +32,7 @@ def test_fetch_downloads_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         assert main(["data", "fetch", "mnist"]) == 0
         assert capsys.readouterr().out.endswith("digits.bin: 100 %\nwrote data/mnist/digits.bin\n")
         assert main(["data", "fetch", "mnist"]) == 0
-        assert "kept data/mnist/digits.bin: it is there, and its checksum is right\n" in capsys.readouterr().out
+        assert "kept data/mnist/digits.bin: already there, checksum verified\n" in capsys.readouterr().out
         assert len(server.asked) == 1
         monkeypatch.setenv("SFCNN_DATA", "mine")
         assert main(["data", "fetch", "mnist"]) == 0

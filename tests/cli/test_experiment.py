@@ -76,7 +76,7 @@ def test_an_experiment_leaves_a_table_a_json_file_and_a_figure(name: str, capsys
 
 def test_runs_can_be_run_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep("orientations", "--only", "n40-L2-s0") == 0
-    assert "1 of 2 runs are still open: the same command without --only trains them" in capsys.readouterr().out
+    assert "1 of 2 runs are still open: run the command without --only to train them" in capsys.readouterr().out
     assert {Path(name).parts[2] for name in files()} == {"n40-L2-s0"}
     before = snapshot()
     assert sweep("orientations", "--list") == 0

@@ -149,9 +149,9 @@ def test_a_mistake_is_one_line_and_nothing_is_written(interior: np.ndarray, memb
         "few.tif", "truth.tif"
     )
     assert "membrane.tif has" in line("truth.tif", "membrane.tif")
-    assert "expected a mask of two" in line("truth.tif", "membrane.tif")
+    assert "expected a two-valued mask" in line("truth.tif", "membrane.tif")
     assert "wild.tif has values from 0 to 3, expected 0 … 1" in line("wild.tif", "truth.tif")
-    assert "membrane.tif has no labels" in line("membrane.tif", "truth.tif", "--labels")
+    assert "membrane.tif does not hold labels" in line("membrane.tif", "truth.tif", "--labels")
     assert "slice 1 of the truth has no foreground" in line("membrane.tif", "empty.tif")
     assert "few.tif is (2, 40, 40), but membrane.tif is (3, 40, 40)" in line(
         "membrane.tif", "truth.tif", "--image", "few.tif"
@@ -160,7 +160,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(interior: np.ndarray, memb
     assert "not allowed with argument" in line("membrane.tif", "truth.tif", "--labels", "--interior")
     plain = ("segment", "score", "membrane.tif", "truth.tif")
     assert "pass it too" in fails(*plain, "--slice", "0")
-    assert "picture overlay.jpg must end in .png" in fails(*plain, "--overlay", "overlay.jpg")
+    assert "must be a .png file, got overlay.jpg" in fails(*plain, "--overlay", "overlay.jpg")
     assert "output mine.json exists" in fails(*plain, "--out", "mine.json")
     assert "Choose one of train, predict, cells, train-edges, score" in fails("segment")
     assert Path("mine.json").read_text() == "my own"

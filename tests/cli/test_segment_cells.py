@@ -270,7 +270,10 @@ def test_cells_by_threshold(texture: Texture) -> None:
         (["--method", "lifted-multicut"], "the affinities of a network"),
         (["--method", "voronoi"], "unknown method 'voronoi', choose one of"),
         (["--method", "threshold", "--forest", "edges.safetensors"], "--forest is for the method multicut"),
-        (["--method", "threshold", "--stack"], "joined through slices by the method 'multicut', got 'threshold'"),
+        (
+            ["--method", "threshold", "--stack"],
+            "joining cells across slices needs the method 'multicut', got 'threshold'",
+        ),
     ],
 )
 def test_methods_that_cannot_be_used_here(

@@ -136,7 +136,7 @@ def test_images_and_folders_are_taken_and_cells_can_be_left_out() -> None:
         (["train", "--out", "run", *SMALL, "--images.path", "none.tif"], "none.tif"),
         (["train", "--out", "run", *SMALL, "--images.validation", "3"], "must leave slices to train on, got 3"),
         (["train", "--out", "run", *SMALL, "--device", "tpu"], "invalid choice: 'tpu'"),
-        (["train", *SMALL], "Name a directory for the run with --out"),
+        (["train", *SMALL], "--out is missing: pass a directory for the run"),
         (["train", "--out", "run", "--images.source", "isbi"], "pass --data DIR"),
         (["predict", "nowhere", "em.tif", "--out", "found"], "no run nowhere"),
     ],
@@ -188,7 +188,7 @@ def test_contrast_and_pixels_of_another_kind(capsys: pytest.CaptureFixture[str])
     tifffile.imwrite("absurd.tif", stack, imagej=True, resolution=(0.01, 0.01), metadata={"axes": "ZYX", "unit": "mm"})
     capsys.readouterr()
     assert main(["segment", "predict", "run", "absurd.tif", "--out", "found"]) == 0
-    assert "100000 µm wide, which is ignored: pass --pixel-size if it is so" in capsys.readouterr().out
+    assert "pixel size of 100000 µm, which is ignored: pass --pixel-size to set it" in capsys.readouterr().out
     np.testing.assert_allclose(tifffile.imread("found/absurd-membranes.tif"), one, atol=1e-5)
 
 

@@ -69,7 +69,7 @@ def test_mistakes_are_one_line_and_nothing_is_written(images: np.ndarray, fails:
     )
     assert "is one volume, expected one to segment, got 2" in fails(*predict, "em.tif", "em.zarr", *out)
     assert "expected START:STOP like 0:10, got '3'" in fails(*predict, "em.zarr", *out, "--slices", "3")
-    assert "slices must be some of 0 … 2" in fails(*predict, "em.zarr", *out, "--slices", "1:7")
+    assert "slices must be in 0 … 2" in fails(*predict, "em.zarr", *out, "--slices", "1:7")
     assert "nowhere.zarr does not exist" in fails(*predict, "nowhere.zarr", *out)
     assert "only cells can be linked" in fails(*predict, "em.zarr", *out, "--no-cells", "--stack")
     assert "only cells can be linked" in fails(*predict, "em.tif", "--out", "found", "--no-cells", "--stack")
@@ -81,7 +81,7 @@ def test_mistakes_are_one_line_and_nothing_is_written(images: np.ndarray, fails:
     assert "rgb.tif" in fails(*predict, "rgb.tif", *out)
     Path("mine.zarr").mkdir()
     Path("mine.zarr/notes").write_text("my own")
-    assert "is no volume that sfcnn has made" in fails(*predict, "em.zarr", "--out", "mine.zarr", "--overwrite")
+    assert "exists and was not created by sfcnn" in fails(*predict, "em.zarr", "--out", "mine.zarr", "--overwrite")
     assert not [name for name in files() if name.startswith("out.zarr")]
 
 

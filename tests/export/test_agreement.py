@@ -14,7 +14,7 @@ def test_rounding_agrees_and_mistakes_do_not(dtype: torch.dtype) -> None:
         check_agreement(net, [values] * 2, [values, values + 1.1 * tolerance], "it")
     with pytest.raises(ValueError, match="differs"):
         check_agreement(net, [values], [torch.where(values > 0, values, torch.nan)], "it")
-    with pytest.raises(ValueError, match="it has 2 outputs, the model 1"):
+    with pytest.raises(ValueError, match="it has 2 outputs, the model has 1"):
         check_agreement(net, [values], [values] * 2, "it")
     with pytest.raises(ValueError, match=r"output 0 of it is \(3,\), the model's \(3, 4\)"):
         check_agreement(net, [values], [values[:, 0]], "it")

@@ -356,7 +356,7 @@ def test_restrictions_put_maps_in_order(options: dict[str, Any]) -> None:
     check(trained(nn.Sequential(lift, Restrict(**options))), torch.randn(2, 1, 7, 7))
     kept = nn.Sequential(LiftConv2d(1, 3, 3, 8, reflections=True), Restrict(2, reflections=True, keep_reflections=True))
     check(trained(nn.Sequential(kept, GroupConv2d(12, 2, 3, 2, reflections=True))), torch.randn(2, 1, 7, 7))
-    with pytest.raises(ValueError, match="its number of orientations must be known from a layer before it"):
+    with pytest.raises(ValueError, match="a layer before it must determine its number of orientations"):
         to_plain(nn.Sequential(Restrict(**options)).eval())
 
 

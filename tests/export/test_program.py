@@ -34,7 +34,7 @@ def test_programs_take_other_batches_and_sizes(name: str) -> None:
 def test_float64_and_layers_that_need_one_size() -> None:
     net = trained(nn.Sequential(LiftConv2d(1, 2, 3, 4), OrientationPool(), nn.Flatten(), nn.Linear(32, 3)))
     images = torch.randn(3, 1, 6, 6)
-    with pytest.raises(ValueError, match="takes no other batch, height, width than the example's"):
+    with pytest.raises(ValueError, match="accepts no other batch, height, width than the example's"):
         to_program(net, images)
     program = to_program(net.double(), images.double(), dynamic=["batch"])
     assert_same(program.module()(images[:2].double()), net(images[:2].double()))
@@ -75,7 +75,7 @@ def test_mistakes_are_named() -> None:
     net = trained(LiftConv2d(1, 2, 3, 4))
     with pytest.raises(ValueError, match=r"unknown axis 'depth', choose from \['batch', 'height', 'width'\]"):
         to_program(net, torch.randn(1, 1, 8, 8), dynamic=["batch", "depth"])
-    with pytest.raises(ValueError, match="sequence of tensors, got str"):
+    with pytest.raises(ValueError, match="sequence of tensors, got a str"):
         to_program(net, "image")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expects a tensor of shape"):
         to_program(net, torch.randn(1, 3, 8, 8))

@@ -59,7 +59,7 @@ def test_both_ends_of_a_pair_get_their_mean() -> None:
 def test_an_odd_number_of_directions_has_no_partners() -> None:
     affinities = torch.rand(1, 5, 6, 6)
     assert torch.equal(average_pairs(affinities, oriented_offsets((2,), 5)), affinities)
-    with pytest.raises(ValueError, match="affinities in 5 directions cannot be turned by 90°"):
+    with pytest.raises(ValueError, match="affinities in 5 directions cannot be rotated by 90°"):
         turn_affinities(affinities, 1)
     with pytest.raises(ValueError, match="affinities in 5 directions cannot be mirrored"):
         turn_affinities(affinities, 0, mirrored=True)
@@ -73,7 +73,7 @@ def test_shares_of_pairs() -> None:
 
 
 def test_other_arrays_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected label images \(…, H, W\) of whole numbers"):
+    with pytest.raises(ValueError, match=r"expected integer label images \(…, H, W\)"):
         affinity_targets(torch.rand(5, 5), OFFSETS)
     with pytest.raises(ValueError, match=r"expected affinities \(…, 3, 8, H, W\), got \(2, 8, 5, 5\)"):
         average_pairs(torch.rand(2, 8, 5, 5), OFFSETS)

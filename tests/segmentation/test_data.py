@@ -92,7 +92,7 @@ def test_what_is_looked_for_is_not_zero() -> None:
     assert np.array_equal(as_classes([CLASSES, np.zeros((2, 2))], "m")[0], CLASSES)
     with pytest.raises(ValueError, match="my masks has 3 values from 0 to 255, expected two, or the classes 0, 1, 2"):
         as_classes([np.array([0, 128, 255])], "my masks")
-    with pytest.raises(ValueError, match="expected 0 and another one, since masks are inverted"):
+    with pytest.raises(ValueError, match="expected 0 and one other, because masks are inverted"):
         as_classes([CLASSES], "my masks", invert=True)
     for wrong in ([-1, 0, 1], [0, 0.5, 1]):
         with pytest.raises(ValueError, match="has 3 values from"):
@@ -101,7 +101,9 @@ def test_what_is_looked_for_is_not_zero() -> None:
 
 def test_interiors_have_one_other_value() -> None:
     assert np.array_equal(as_interior(MASK, "m"), MASK > 0)
-    with pytest.raises(ValueError, match="my mask has 3 values from 0 to 255, expected a mask of two: 0 for membrane"):
+    with pytest.raises(
+        ValueError, match="my mask has 3 values from 0 to 255, expected a two-valued mask: 0 for membrane"
+    ):
         as_interior(np.array([0, 254, 255]), "my mask")
     for wrong in ([1, 2], [-1, 0]):
         with pytest.raises(ValueError, match="has 2 values from"):

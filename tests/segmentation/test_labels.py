@@ -29,5 +29,5 @@ def test_cells_that_touch_have_a_border_on_both_sides() -> None:
 
 @pytest.mark.parametrize("wrong", [[[0.5, 1.0]], [[-1, 2]], [[0, 2**25]]])
 def test_other_images_are_no_label_images(wrong: list[list[float]]) -> None:
-    with pytest.raises(ValueError, match=r"masks\.tif is not a label image: expected whole numbers"):
+    with pytest.raises(ValueError, match=r"masks\.tif is not a label image: expected integers"):
         as_labels(np.array(wrong), "masks.tif")

@@ -72,7 +72,7 @@ def test_pixels_of_another_size_are_rescaled_for_the_network(tmp_path: Path) -> 
     assert without > 2 * difference
     for same in (0.0, 0.004, 0.00401):
         np.testing.assert_array_equal(network.predict(coarse, pixel_size=same), expected)
-    with pytest.raises(ValueError, match=r"pixels of 4 µm are too far from those of the training, 0\.004 µm"):
+    with pytest.raises(ValueError, match=r"pixel size of 4 µm is too far from that of the training images, 0\.004 µm"):
         network.predict(coarse, pixel_size=4.0)
     with pytest.raises(ValueError, match="pixel_size must be at least 0, got -1"):
         network.predict(coarse, pixel_size=-1)
@@ -160,13 +160,13 @@ def test_affinities_averaged_over_views_turn_with_the_image(tmp_path: Path) -> N
     expected = turn_affinities(torch.from_numpy(everything), 0, mirrored=True)
     np.testing.assert_allclose(mirror, expected, atol=1e-5)
     odd = make_run(tmp_path / "odd", replace(MODEL, orientations=5, affinities=(1.0,)))
-    with pytest.raises(ValueError, match="affinities in 5 directions cannot be turned"):
+    with pytest.raises(ValueError, match="affinities in 5 directions cannot be rotated"):
         odd.predict_affinities(image, average="rotations")
 
 
 def test_networks_without_affinities_say_so(tmp_path: Path) -> None:
     network = make_run(tmp_path / "run")
-    with pytest.raises(ValueError, match="has no affinities: train a network with"):
+    with pytest.raises(ValueError, match="does not predict affinities: train a network with"):
         network.predict_affinities(RANDOM.random((20, 20)))
     pairs = make_run(tmp_path / "pairs", replace(MODEL, affinities=(1.0,)))
     with pytest.raises(ValueError, match=r"expected an image \(H, W\), got shape \(2, 20, 20\)"):

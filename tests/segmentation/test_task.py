@@ -69,7 +69,7 @@ def test_a_batch_depends_on_seed_epoch_and_step_only_and_is_shared() -> None:
     for part, both in enumerate(whole):
         halves = [small_task().batch(2, 3, Share(rank, 2))[part] for rank in range(2)]
         assert torch.equal(torch.stack(halves, 1).flatten(0, 1), both)
-    with pytest.raises(ValueError, match="a batch of 4 crops cannot be shared by 3 processes"):
+    with pytest.raises(ValueError, match="a batch of 4 crops cannot be split over 3 processes"):
         small_task().batch(0, 0, Share(0, 3))
 
 
@@ -105,7 +105,7 @@ def test_images_smaller_than_a_crop_are_continued_by_reflection() -> None:
     inputs, targets = task.batch(0, 0, Share())
     assert inputs.shape == (4, 1, 48, 48)
     assert (targets == 1).all()
-    with pytest.raises(ValueError, match="as many masks as images, and at least one, got 2 and 3"):
+    with pytest.raises(ValueError, match="as many masks as images, at least one, got 2 and 3"):
         SegmentationTask((labelled[0], labelled[1][:2]), labelled, crops=CROPS, batch_size=1, steps=1, seed=0)
 
 
@@ -174,7 +174,7 @@ def test_a_run_can_be_stopped_and_loaded(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_stacks")
 def test_nothing_is_made_if_no_slice_is_left_to_train_on(tmp_path: Path) -> None:
     config = replace(CONFIG, images=replace(CONFIG.images, validation=3))
-    with pytest.raises(ValueError, match="must leave slices to train on, got 3 and 0 of 3"):
+    with pytest.raises(ValueError, match="must leave slices to train on, got 3 and 0 out of 3"):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -271,7 +271,7 @@ def test_cells_of_small_images_end_with_the_image() -> None:
     assert task.labels[0].shape == task.train[1][0].shape
     assert int(known.sum()) == 20 * 24
     assert torch.equal(task.train[1][0][known], (task.labels[0][known] == 0).long())
-    with pytest.raises(ValueError, match="expected a label image for each mask"):
+    with pytest.raises(ValueError, match="expected one label image for each mask"):
         SegmentationTask(
             labelled, labelled, crops=CROPS, batch_size=1, steps=1, seed=0, pairs=PairTask(OFFSETS, [], cells)
         )
@@ -308,5 +308,5 @@ def test_affinities_begin_at_the_share_of_each_radius(kind: str) -> None:
 
 def test_several_classes_have_no_cells() -> None:
     slices = Slices("ours", [torch.rand(1, 8, 8)], [torch.zeros(8, 8).long()], ("ground", "cell", "nucleus"))
-    with pytest.raises(ValueError, match="affinities need masks of one class, the membranes of cells, got"):
+    with pytest.raises(ValueError, match="affinities need masks of a single class, cell membranes, got"):
         slices.cells(0)

@@ -15,6 +15,7 @@ from sfcnn.classification.config import ClassificationConfig, ImagesConfig, Mode
 from sfcnn.io.state import read_state
 from sfcnn.ops import measured
 from sfcnn.train.config import OptimizationConfig, recipe
+from sfcnn.train.run import check_directory
 from train.conftest import splits, train
 
 CONFIG = ClassificationConfig(
@@ -151,3 +152,12 @@ def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path) -> None:
     assert kills >= 3
     assert process.returncode == 0
     assert_same_run(run, tmp_path / "whole")
+
+
+def test_killed_while_the_settings_are_written(tmp_path: Path) -> None:
+    """An unfinished settings file is all there is: the run starts again; any other file is somebody's."""
+    (tmp_path / ".config-x.part.yaml").touch()
+    check_directory(tmp_path, resume=True)
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(ValueError, match="is in use and holds no run"):
+        check_directory(tmp_path, resume=True)

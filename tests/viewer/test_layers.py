@@ -53,7 +53,7 @@ def test_colours_and_grey() -> None:
     np.testing.assert_allclose(read(opaque, colours=True, rgb=True)[0], photograph / 255, atol=1e-7)
     np.testing.assert_allclose(read(grey, rgb=True)[0], photograph[..., 0] / 255, atol=1e-7)  # as from files
     np.testing.assert_allclose(read(GREY, colours=True)[0], np.stack([GREY] * 3, -1))
-    for wrong, reason in ((photograph, "em has colours"), (opaque // 2, "em has transparent pixels")):
+    for wrong, reason in ((photograph, "em is a colour image"), (opaque // 2, "em has transparent pixels")):
         with pytest.raises(ValueError, match=reason):
             read(wrong, rgb=True)
 
@@ -75,7 +75,7 @@ def test_other_values_are_refused(data: Any, reason: str) -> None:
 
 
 def test_layers_of_other_kinds_are_refused() -> None:
-    with pytest.raises(ValueError, match="nuclei is a layer of labels, expected an image layer"):
+    with pytest.raises(ValueError, match="nuclei is a labels layer, expected an image layer"):
         take_layer(Labels(np.zeros((4, 4), int), name="nuclei"))
     with pytest.raises(ValueError, match="there is no image layer"):
         take_layer(None)
@@ -116,7 +116,7 @@ def test_only_slices_of_the_last_axes_are_visible_ones(viewer: Any) -> None:
     viewer.dims.order = (0, 1, 2)
     viewer.add_image(np.zeros((9, 5, 7)), name="longer")
     viewer.dims.set_current_step(0, 6)
-    with pytest.raises(ValueError, match="the viewer is at a place where em has no slice"):
+    with pytest.raises(ValueError, match="em has no slice at the viewer's position"):
         take_layer(layer, viewer.dims)
 
 

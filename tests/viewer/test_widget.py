@@ -168,7 +168,7 @@ def test_mistakes_are_sentences(viewer: Any, widget: Any, segment: Segment, run:
     assert mistake() == "There is no image layer: open an image first."
     image = viewer.add_image(STACK, name="Em")
     widget.network.value = OWN_RUN
-    assert mistake() == "No run is chosen: expected the directory that a training made."
+    assert mistake() == "No run is chosen: choose a directory created by `sfcnn segment train`."
     widget.run.line_edit.value = str(tmp_path / "nothing")
     assert mistake().startswith(f"No run {tmp_path / 'nothing'}: expected a directory that was trained in, or one of")
     widget.run.line_edit.value = str(tmp_path)
@@ -177,7 +177,7 @@ def test_mistakes_are_sentences(viewer: Any, widget: Any, segment: Segment, run:
     assert "is a run of classification, expected one of segmentation" in mistake()
     run(pixel_size=0.004)
     widget.pixel_size.value = 4
-    assert "too far from those of the training" in mistake()
+    assert "too far from that of the training images" in mistake()
     widget.pixel_size.value = 0
     viewer.dims.ndisplay = 3
     widget.slice_only.value = True
@@ -188,7 +188,7 @@ def test_mistakes_are_sentences(viewer: Any, widget: Any, segment: Segment, run:
     viewer.layers.clear()
     assert mistake() == "There is no image layer: open an image first."
     viewer.add_image(RANDOM.integers(0, 256, (20, 28, 3), np.uint8), name="Photograph", rgb=True)
-    assert mistake().startswith("Photograph has colours, but this network looks at grey images: ")
+    assert mistake().startswith("Photograph is a colour image, but this network takes grey images: ")
 
 
 def test_other_errors_are_shown_by_napari(

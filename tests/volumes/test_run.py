@@ -94,7 +94,7 @@ def test_several_classes_of_colours(tmp_path: Path) -> None:
     np.testing.assert_array_equal(classes, found.labels)
     assert (report.complete, report.cells) == (True, 0)
     assert isinstance(ome_zarr_models.open_ome_zarr(str(tmp_path / "out.zarr")), ome_zarr_models.v05.image.Image)
-    with pytest.raises(ValueError, match="only cells can be linked through slices"):
+    with pytest.raises(ValueError, match="only cells can be linked across slices"):
         segment_volume(network, tmp_path / "rgb.tif", tmp_path / "other.zarr", stack=True)
 
 
@@ -200,7 +200,9 @@ def test_a_full_disk_ends_it_and_nothing_is_lost(
     assert list(tmp_path.glob("*out*")) == []  # not even begun
     for files in (30, 5, 7):
         room = files
-        with pytest.raises(OSError, match=r"out\.zarr: .*No space left on device.*; start again to continue"):
+        with pytest.raises(
+            OSError, match=r"out\.zarr: .*No space left on device.*; run the same command again to continue"
+        ):
             segment_volume(network, volume, out)
     assert not list(out.rglob("*.partial"))
     room = 10**6
@@ -214,29 +216,31 @@ def test_an_output_of_anything_else_is_refused(network: Segmenter, volume: Path,
     out = tmp_path / "out.zarr"
     segment_volume(network, volume, out, slices=range(1))
     other = make_run(tmp_path / "other", standardize=False)
-    with pytest.raises(ValueError, match=r"out\.zarr was made with another network, run \w+ and not other \w+"):
+    with pytest.raises(
+        ValueError, match=r"out\.zarr was created with a different network, run \w+ instead of other \w+"
+    ):
         segment_volume(other, volume, out)
-    with pytest.raises(ValueError, match="was made with another invert, False and not True"):
+    with pytest.raises(ValueError, match="was created with a different invert, False instead of True"):
         segment_volume(network, volume, out, invert=True)
     volume.rename(tmp_path / "b.zarr")
-    with pytest.raises(ValueError, match=r"was made with another input, \S*em\.zarr and not \S*b\.zarr"):
+    with pytest.raises(ValueError, match=r"was created with a different input, \S*em\.zarr instead of \S*b\.zarr"):
         segment_volume(network, tmp_path / "b.zarr", out)
     report = segment_volume(other, tmp_path / "b.zarr", out, overwrite=True, slices=range(2))
     assert (report.kept, report.done) == (0, 2)
     (tmp_path / "mine.zarr").mkdir()
     (tmp_path / "mine.zarr/notes").write_text("my own")
-    with pytest.raises(ValueError, match="is no volume that sfcnn has made"):
+    with pytest.raises(ValueError, match="exists and was not created by sfcnn"):
         segment_volume(other, tmp_path / "b.zarr", tmp_path / "mine.zarr", overwrite=True)
     assert (tmp_path / "mine.zarr/notes").read_text() == "my own"
     for bad, message in (
-        ({"slices": range(2, 9)}, "slices must be some of 0 … 3"),
+        ({"slices": range(2, 9)}, "slices must be in 0 … 3"),
         ({"workers": 0}, "the number of workers must be in 1 … 4096, got 0"),
         ({"scheduler": "nobody"}, "unknown scheduler 'nobody'"),
         ({"colour": 1}, "unknown options"),
     ):
         with pytest.raises(ValueError, match=message):
             segment_volume(other, tmp_path / "b.zarr", tmp_path / "new.zarr", **bad)
-    with pytest.raises(ValueError, match="lie in each other"):
+    with pytest.raises(ValueError, match="must not contain each other"):
         segment_volume(other, tmp_path / "b.zarr", tmp_path / "b.zarr/out.zarr")
     assert not (tmp_path / "new.zarr").exists()
 

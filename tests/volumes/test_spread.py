@@ -136,7 +136,7 @@ def test_schedulers_that_are_not_there_are_named(
     network: Segmenter, volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(import_module("sfcnn.volumes.spread"), "_PATIENCE", 0.5)
-    with pytest.raises(ValueError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+    with pytest.raises(ValueError, match=r"no Dask scheduler found at tcp://127\.0\.0\.1:9"):
         segment_volume(network, volume, tmp_path / "out.zarr", scheduler="tcp://127.0.0.1:9")
-    with pytest.raises(ValueError, match="the number of workers is that of the scheduler's own"):
+    with pytest.raises(ValueError, match="has its own workers: leave out the number of workers"):
         segment_volume(network, volume, tmp_path / "out.zarr", scheduler="tcp://127.0.0.1:9", workers=2)

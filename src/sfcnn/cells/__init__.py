@@ -1,6 +1,6 @@
-"""From membranes to cells: find them, learn where they border, compare them with the truth.
+"""From membranes to cells: find cells, learn to classify their borders, score them against the ground truth.
 
-Needs `pip install 'sfcnn[em]'`; the packages are imported with the first of these names that is used.
+Requires `pip install 'sfcnn[em]'`; these packages are imported on first use of one of the names below.
 """
 
 from importlib import import_module

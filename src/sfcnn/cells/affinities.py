@@ -1,14 +1,14 @@
 """Affinities: probabilities that two pixels are in the same cell, for pairs along the orientations of a network.
 
-A(d, a, x) ∈ [0, 1] says whether pixel x and the one at radius r_d in direction θ_a = 2πa/Λ from it, x + o(d, a), are in
-the same cell (`sfcnn.segmentation.offsets`). Short pairs find membranes. Long ones look over them: where a membrane has
-a gap, pairs to both sides of it still know that there are two cells.
+A(d, a, x) ∈ [0, 1] is the probability that pixels x and x + o(d, a), at radius r_d in direction θ_a = 2πa/Λ, are in the
+same cell (`sfcnn.segmentation.offsets`). Short pairs detect membranes. Long pairs bridge them: where a membrane has a
+gap, pairs of pixels on either side still show that there are two cells.
 
-Directions a and a + Λ/2 are two views of one pair, and at short radii several directions lead to the same pixel.
-`pixel_pairs` averages those, so that each pair of pixels is there once, and leaves out pairs that leave the image.
+Directions a and a + Λ/2 describe the same pair from its two ends, and at short radii several directions lead to the
+same pixel. `pixel_pairs` averages these, so that each pair occurs once, and drops pairs that leave the image.
 
-A quarter turn of the image turns each map and takes a to a + Λ/4, if Λ is divisible by 4. For other Λ there is no such
-a: affinities cannot be turned, and cells are found in the orientation in which the image comes.
+If Λ is divisible by 4, rotating the image by 90° rotates each map and takes a to a + Λ/4. For other Λ, affinities
+cannot be rotated, and cells are found in the orientation in which the image is given.
 """
 
 from collections.abc import Iterator
@@ -26,15 +26,15 @@ from sfcnn.segmentation.offsets import Window, oriented_offsets, pair_windows
 
 @dataclass(frozen=True, eq=False)
 class Affinities:
-    """What a network says of pairs of pixels.
+    """Affinities predicted by a network.
 
     >>> found = Affinities(np.ones((2, 8, 30, 40), np.float32), radii=(1, 9))
     >>> found.orientations, found.shape
     (8, (30, 40))
     """
 
-    values: NDArray[np.floating]  #: (D, Λ, H, W), or (Z, D, Λ, H, W) of a stack; pairs that leave the image may be NaN
-    radii: tuple[float, ...]  #: (D,) in pixels, ascending; the first is that of neighbours
+    values: NDArray[np.floating]  #: (D, Λ, H, W), or (Z, D, Λ, H, W) for a stack; pairs that leave the image may be NaN
+    radii: tuple[float, ...]  #: (D,) in pixels, ascending; the first one joins neighbouring pixels
 
     def __post_init__(self) -> None:
         """Check shape and radii; the values are checked where they are used."""
@@ -66,15 +66,15 @@ class Affinities:
         return self.orientations % 4 == 0
 
     def __len__(self) -> int:
-        """How many slices a stack has."""
+        """Number of slices in a stack."""
         return len(self.values)
 
     def __getitem__(self, index: int) -> "Affinities":
-        """Those of one slice of a stack."""
+        """The affinities of one slice of a stack."""
         return Affinities(self.values[index], self.radii)
 
     def turned(self, turns: int) -> "Affinities":
-        """Of the image turned by a number of quarter turns, counter-clockwise, for Λ divisible by 4."""
+        """The affinities of the image rotated by `turns` quarter turns, counter-clockwise; Λ must be divisible by 4."""
         if not self.turnable:
             raise ValueError(f"quarter turns need Λ divisible by 4, got {self.orientations} orientations")
         values = np.roll(turn(self.values, turns), turns * self.orientations // 4, axis=-3)
@@ -87,24 +87,24 @@ class Pairs:
 
     offsets: NDArray[np.int64]  #: (P, 2) rows and columns o: upwards, or in the same row to the right
     values: NDArray[np.float32]  #: (P, H, W) affinity at x; 0 where x + o is outside
-    short: int  #: how many of the offsets, the first ones, are of the shortest radius
+    short: int  #: number of leading offsets that belong to the shortest radius
 
     def part(self, *, short: bool) -> "Pairs":
-        """Those of the shortest radius, or all others."""
+        """The pairs of the shortest radius, or all others."""
         chosen = slice(self.short) if short else slice(self.short, None)
         return Pairs(self.offsets[chosen], self.values[chosen], self.short if short else 0)
 
     def __iter__(self) -> Iterator[tuple[Window, Window, NDArray[np.float32]]]:
-        """For each offset: where x is, where x + o is, and the affinities of these pairs."""
+        """For each offset: the window of x, the window of x + o, and the affinities of these pairs."""
         for offset, values in zip(self.offsets, self.values, strict=True):
             here, there = pair_windows(values.shape, offset)
             yield here, there, values[here]
 
 
 def pixel_pairs(affinities: Affinities) -> Pairs:
-    """Every pair of pixels once, with the mean over all directions and both ends that speak of it.
+    """Each pair of pixels once, with its affinity averaged over all directions and both ends that describe it.
 
-    Offsets that are longer than the image are left out.
+    Offsets longer than the image are dropped.
 
     >>> pairs = pixel_pairs(Affinities(np.full((2, 8, 5, 6), 0.5), radii=(1, 3)))
     >>> pairs.offsets[: pairs.short].tolist(), len(pairs.offsets)
@@ -139,9 +139,10 @@ def pixel_pairs(affinities: Affinities) -> Pairs:
 
 
 def region_affinities(labels: Labels, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Mean affinity between regions of a label image (H, W), labels from 1 on: nodes (E, 2), means (E,), pairs (E,).
+    """Mean affinity between the regions of a label image (H, W): nodes (E, 2), means (E,), number of pairs (E,).
 
-    Node i is the region with label i + 1, as in `region_graph`. Nodes u < v are in lexicographic order.
+    Labels start at 1; node i is the region with label i + 1, as in `region_graph`. Nodes u < v are sorted
+    lexicographically.
 
     >>> pairs = pixel_pairs(Affinities(np.full((1, 4, 2, 3), 0.25), radii=(1,)))
     >>> [part.tolist() for part in region_affinities(np.array([[1, 1, 2], [3, 3, 2]]), pairs)]
@@ -149,7 +150,9 @@ def region_affinities(labels: Labels, pairs: Pairs) -> tuple[NDArray[np.int64], 
     """
     labels = np.asarray(labels)
     if labels.shape != pairs.values.shape[1:]:
-        raise ValueError(f"labels {labels.shape} and affinities {pairs.values.shape} must have the same height, width")
+        raise ValueError(
+            f"labels {labels.shape} and affinities {pairs.values.shape} must have the same height and width"
+        )
     count = int(labels.max(initial=0))
     nodes = labels.astype(np.int64) - 1
     sums = csr_array((count, count), dtype=np.float64)
@@ -171,6 +174,6 @@ def _checked(values: ArrayLike) -> NDArray[Any]:
     values = np.asarray(values)
     if values.size and not (values.min() >= 0 and values.max() <= 1):  # NaN makes both NaN
         raise ValueError(
-            f"expected affinities in [0, 1] of pairs inside the image, got {values.min():g} … {values.max():g}"
+            f"expected affinities in [0, 1] for pairs inside the image, got {values.min():g} … {values.max():g}"
         )
     return values

@@ -1,4 +1,4 @@
-"""From images to cells with a trained network: arrays, or files of any number and size, one after the other."""
+"""From images to cells with a trained network, for arrays or for any number of files of any size."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,31 +20,31 @@ from sfcnn.io.stacks import TIFF, as_fraction, as_writable_labels, read_image, r
 from sfcnn.segmentation import Segmenter
 from sfcnn.segmentation.predict import resize
 
-#: What a network looks for if its probabilities are turned into cells without being asked.
+#: Networks with this single class produce cells by default.
 MEMBRANES = "membranes"
 
 
 @dataclass(frozen=True)
 class Segmentation:
-    """What was found in an image or in slices."""
+    """The segmentation of an image or of slices."""
 
     probabilities: NDArray[np.float32]  #: (H, W) or (Z, H, W); several classes are (K, H, W) or (Z, K, H, W)
-    labels: NDArray[np.int64]  #: (H, W) or (Z, H, W): cells from 1 on, or classes from 0 on
-    agreement: tuple[SliceAgreement, ...] = ()  #: of each slice with the next, if cells are linked through slices
+    labels: NDArray[np.int64]  #: (H, W) or (Z, H, W): cells numbered from 1, or classes numbered from 0
+    agreement: tuple[SliceAgreement, ...] = ()  #: of each slice with the next, if cells are linked across slices
 
 
 def segment(
     network: Segmenter, images: ArrayLike, *, cells: bool | None = None, stack: bool = False, **options: Any
 ) -> Segmentation:
-    """Probabilities of an image or of slices, and the cells between membranes or the class of each pixel.
+    """Segment an image or slices: probabilities, and the cells between membranes or the class of each pixel.
 
     Args:
-        network: of `sfcnn.load`.
-        images: (H, W) or (Z, H, W), from black, 0, to white, 1; RGB with a last axis of 3.
-        cells: find cells; by default if the network looks for membranes.
-        stack: link cells through slices (`sfcnn.cells.linking`), so that they have the same label in each.
-        options: of `Segmenter.predict`; `forest`, a `Forest` or None, by default that of the network's run; `settings`
-            of the cells, a `CellsConfig`, some methods of which need a network that was trained with affinities.
+        network: from `sfcnn.load`.
+        images: (H, W) or (Z, H, W), from 0 (black) to 1 (white); RGB with a last axis of 3.
+        cells: whether to find cells; by default, if the network predicts membranes.
+        stack: link cells across slices (`sfcnn.cells.linking`), so that a cell has the same label in all of them.
+        options: options of `Segmenter.predict`; `forest`, a `Forest` or None, by default the one in the network's run;
+            `settings`, a `CellsConfig`, some methods of which need a network that was trained with affinities.
 
     >>> import sfcnn
     >>> image = sfcnn.segmentation.synthetic_membranes(1, 128)[0][0].numpy()
@@ -52,7 +52,9 @@ def segment(
     True
     """
     if not isinstance(network, Segmenter):
-        raise ValueError(f"expected a network that segments, like sfcnn.load('isbi2012'), got {type(network).__name__}")
+        raise ValueError(
+            f"expected a segmentation network, such as sfcnn.load('isbi2012'), got {type(network).__name__}"
+        )
     check_stack(network, cells, stack=stack)
     forest = options.pop("forest") if "forest" in options else run_forest(network)
     settings: CellsConfig | None = options.pop("settings", None)
@@ -73,33 +75,33 @@ def segment(
 
 
 def wants_cells(network: Segmenter, cells: bool | None) -> bool:
-    """Whether to find cells, which need a network that looks for one thing."""
+    """Whether to find cells, which need a network with a single class."""
     if cells and len(network.classes) > 1:
-        raise ValueError(f"cells need a network that looks for membranes alone, this one tells {network.classes}")
+        raise ValueError(f"cells need a network whose only class is membranes, got the classes {network.classes}")
     return network.classes == (MEMBRANES,) if cells is None else cells
 
 
 def check_stack(network: Segmenter, cells: bool | None, *, stack: bool) -> None:
-    """Raise if there are no cells to be linked through slices."""
+    """Raise if there are no cells to be linked across slices."""
     if stack and not wants_cells(network, cells):
-        raise ValueError(f"only cells can be linked through slices, and none are looked for: {network.classes} alone")
+        raise ValueError(f"only cells can be linked across slices, but the output is {network.classes}, not cells")
 
 
 def run_forest(network: Segmenter) -> Forest | None:
-    """The forest of a network's run, if there is one."""
+    """The forest stored with a network's run, if any."""
     path = network.directory / "edges.safetensors"
     return Forest.load(path) if path.is_file() else None
 
 
 def cells_settings(method: str | None, forest: Forest | None) -> CellsConfig | None:
-    """Settings of a method, with superpixels of the kind that the forest knows; None for the defaults."""
+    """Settings for a method, with the superpixels that the forest was trained on; None for the defaults."""
     if method is None:
         return None
     return CellsConfig(method=method) if forest is None else CellsConfig(forest.superpixels, method=method)
 
 
 def check_method(network: Segmenter, settings: CellsConfig | None) -> None:
-    """Raise if cells are to be found by affinities that the network does not have."""
+    """Raise if the method needs affinities that the network does not predict."""
     if settings is not None and settings.method in BY_AFFINITIES and not network.config.model.affinities:
         raise ValueError(
             f"the method {settings.method!r} needs a network that was trained with affinities, such as "
@@ -108,7 +110,7 @@ def check_method(network: Segmenter, settings: CellsConfig | None) -> None:
 
 
 def _linked(found: Segmentation) -> Segmentation:
-    """The same with cells linked through slices; an image by itself has none to link."""
+    """The same segmentation with cells linked across slices; a single image is returned unchanged."""
     if found.labels.ndim == 2:
         return found
     labels, agreement = link_stack(found.labels)
@@ -122,9 +124,9 @@ def _cells(
     scale: float,
     settings: CellsConfig | None,
 ) -> NDArray[np.int64]:
-    """The cells, by a forest if there is one.
+    """Find the cells, with a forest if there is one.
 
-    Superpixels are made for pixels of the training's size, so images of other pixels are rescaled by `scale` for them.
+    Superpixel settings refer to the pixel size of the training images, so other images are rescaled by `scale`.
     """
     sides = probabilities.shape[-2:]
     scaled = [max(1, round(scale * side)) for side in sides]
@@ -143,7 +145,7 @@ def _by_affinities(
     progress: Callable[[float], None] = lambda done: None,
     **options: Any,
 ) -> Segmentation:
-    """Slice by slice, since affinities are as large as many slices; in pixels of the training's size, as they count."""
+    """Find cells slice by slice, because affinities take much memory, at the pixel size of the training images."""
     check_method(network, settings)
     radii = network.config.model.affinities
     colours = network.channels == 3 and images.shape[-1] == 3
@@ -163,12 +165,12 @@ def _by_affinities(
         found.append((_resized(membranes, sides).clip(0, 1), _stretched(labels, sides)))
     probabilities, cells = (np.stack(parts) for parts in zip(*found, strict=True))
     for last, this in pairwise(cells):
-        this += last.max()  # no label is in two slices
+        this += last.max()  # labels are unique across slices
     return Segmentation(probabilities, cells) if slices is images else Segmentation(probabilities[0], cells[0])
 
 
 def _stretched(labels: NDArray[np.int64], sides: Sequence[int]) -> NDArray[np.int64]:
-    """Labels (…, H, W) in an image of other sides: each pixel has the label of the nearest one."""
+    """Resample labels (…, H, W) to new sides: each pixel takes the label of the nearest one."""
     if labels.shape[-2:] == tuple(sides):
         return labels
     rows, columns = (np.arange(side) * part // side for side, part in zip(sides, labels.shape[-2:], strict=True))
@@ -176,7 +178,7 @@ def _stretched(labels: NDArray[np.int64], sides: Sequence[int]) -> NDArray[np.in
 
 
 def _resized(images: NDArray[Any], sides: Sequence[int]) -> NDArray[np.float32]:
-    """An image (H, W) or slices (Z, H, W) of other sides."""
+    """Resample an image (H, W) or slices (Z, H, W) to new sides."""
     slices = torch.from_numpy(np.ascontiguousarray(images, np.float32)).reshape(-1, *images.shape[-2:])
     return resize(slices, sides).numpy().reshape(*images.shape[:-2], *sides)
 
@@ -194,22 +196,22 @@ def segment_files(
     warn: Callable[[str], None] = print,
     **options: Any,
 ) -> Iterator[Path]:
-    """Segment files one after the other, and yield each file that was written: TIFF, of the size of its image.
+    """Segment files one by one, and yield the path of each TIFF file written, which has the size of its image.
 
-    NAME-<class>.tif        probabilities of the one class that is looked for, from 0 to 1
-    NAME-probabilities.tif  of several classes, a channel each
+    NAME-<class>.tif        probabilities of the class, from 0 to 1, if there is only one
+    NAME-probabilities.tif  probabilities of several classes, one channel each
     NAME-labels.tif         the class of each pixel: 0 for background, 1, 2 …
-    NAME-cells.tif          a number for each cell, in the place of the classes
+    NAME-cells.tif          a number for each cell, instead of NAME-labels.tif
 
     Args:
         network, cells, stack: as in `segment`.
         files: TIFF stacks or images.
         out: directory for the results.
-        pixel_size: in micrometres, 0 to leave images as they are; by default what each file says of itself.
-        overwrite: replace files that exist.
-        report: called with a file's name and the part of it that is done.
-        warn: called with a line about a file whose pixel size cannot be meant, or about the agreement of its slices.
-        options: of `segment`.
+        pixel_size: in micrometres, 0 to use images as they are; by default read from each file.
+        overwrite: replace existing files.
+        report: called with a file's name and the fraction of it that is done.
+        warn: called with a line about a file with an implausible pixel size, or about the agreement of its slices.
+        options: passed to `segment`.
     """
     check_stack(network, cells, stack=stack)
     options.setdefault("forest", run_forest(network))
@@ -242,11 +244,11 @@ def segment_files(
 
 
 def said_size(network: Segmenter, size: float, file: Path, warn: Callable[[str], None]) -> float:
-    """The size of pixels that a file says, 0 if it is absurd: programs write what they please where none is known."""
+    """The pixel size stored in a file, or 0 if it is implausible, as programs often write arbitrary values."""
     try:
         network.scale(size)
     except ValueError:
-        warn(f"{file} says that its pixels are {size:g} µm wide, which is ignored: pass --pixel-size if it is so")
+        warn(f"{file} has an implausible pixel size of {size:g} µm, which is ignored: pass --pixel-size to set it")
         return 0.0
     return size
 

@@ -1,4 +1,4 @@
-"""The ways to find cells beside each other: settings chosen on some slices, scores of others."""
+"""Compare the methods for finding cells: settings are chosen on some slices, scores are reported on others."""
 
 import time
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from sfcnn.cells.pipeline import BY_AFFINITIES, METHODS, CellsConfig, find_cells
 from sfcnn.cells.scoring import StackScores, score_labels
 from sfcnn.cells.tuning import BETAS
 
-#: What is tried: thresholds, the λ of lifted edges, bias and stride of mutex watersheds; β is as in `choose_beta`.
+#: Candidate values: thresholds, λ of lifted edges, bias and stride of mutex watersheds; β is as in `choose_beta`.
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 WEIGHTS = (1.0, 3.0, 10.0)
 BIASES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -24,7 +24,7 @@ STRIDES = (2, 4, 8)
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Slices whose cells are known, and what a network says of them."""
+    """Slices with known cells, and a network's prediction for them."""
 
     probabilities: NDArray[np.floating]  #: of membrane, (Z, H, W)
     truth: Labels  #: (Z, H, W), 0 on membranes
@@ -32,7 +32,7 @@ class Prediction:
 
 
 def candidates(method: str, settings: CellsConfig | None = None) -> dict[str, CellsConfig]:
-    """Settings of a method to choose from, by what differs between them.
+    """Candidate settings of a method, keyed by what differs between them.
 
     >>> list(candidates("multicut"))[:2]
     ['beta 0.3', 'beta 0.4']
@@ -59,11 +59,11 @@ def compare_methods(
     methods: Sequence[str] = METHODS,
     settings: CellsConfig | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """V_rand and V_info of each method on `scored_on`, with the settings of greatest V_rand on `chosen_on`.
+    """V_rand and V_info of each method on `scored_on`, with the settings that maximise V_rand on `chosen_on`.
 
-    Methods that need affinities are left out if one of the two has none. Of settings that score the same, the first are
-    taken. For each method: `settings` in words, `config`, `v_rand` and `v_info` (means over slices), `slices` with both
-    for each slice, `chosen_v_rand` where the settings were chosen, and `seconds` of processor time per megapixel.
+    Methods that need affinities are skipped if either prediction has none. Ties go to the first settings. For each
+    method: `settings` in words, `config`, `v_rand` and `v_info` (means over slices), `slices` with both for each slice,
+    `chosen_v_rand` on the slices the settings were chosen on, and `seconds` of CPU time per megapixel.
 
     >>> from sfcnn.cells.scoring import truth_cells
     >>> from sfcnn.segmentation.synthetic import synthetic_membranes
@@ -94,7 +94,7 @@ def compare_methods(
 
 
 def _score(slices: Prediction, config: CellsConfig) -> tuple[StackScores, float]:
-    """Scores, and processor time per megapixel."""
+    """Scores, and CPU time in seconds per megapixel."""
     start = time.process_time()
     cells = find_cells(slices.probabilities, config, affinities=slices.affinities)
     seconds = (time.process_time() - start) / (slices.probabilities.size / 1e6)

@@ -1,10 +1,10 @@
 """Features of edges between superpixels, for a classifier (Beier et al. 2017, features "raw", "prob", "reg", "topo").
 
-Along an edge: statistics of an image and of its Gaussian, its Laplacian of Gaussian and the eigenvalues of its Hessian
-of Gaussian, at σ = 1.6, 4.2 and 8.3 pixels. On both sides: statistics of the image in the two regions, their sizes and
-radii, combined to minimum, maximum, absolute difference and sum. Nothing depends on which region is called first, nor
-on how regions are numbered or images turned (up to rounding). Filters stay within a slice: slices of electron
-microscopy are far apart.
+Along an edge: statistics of an image, its Gaussian, its Laplacian of Gaussian and the eigenvalues of its Hessian of
+Gaussian, at σ = 1.6, 4.2 and 8.3 pixels. On both sides: statistics of the image in the two regions, their sizes and
+radii, combined as minimum, maximum, absolute difference and sum. The features do not depend on the order or numbering
+of regions, nor on rotations of the image by 90° (up to rounding). Filters stay within a slice, because slices of
+electron microscopy are far apart.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,14 +32,14 @@ Columns = Iterator[tuple[str, Floats]]
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Numbers that describe edges."""
+    """Features of edges."""
 
     names: tuple[str, ...]  #: of the F columns
     values: NDArray[np.float32]  #: (E, F), all finite
 
 
 def edge_features(graph: RegionGraph, labels: Labels, images: Mapping[str, NDArray[Any]]) -> Features:
-    """Describe the edges of a graph by images of the labels' shape, such as {"probability": p, "raw": image}."""
+    """Features of a graph's edges from images of the same shape as the labels: {"probability": p, "raw": image}."""
     labels = np.asarray(labels)
     for name, image in images.items():
         if image.shape != graph.shape or labels.shape != graph.shape:
@@ -47,7 +47,7 @@ def edge_features(graph: RegionGraph, labels: Labels, images: Mapping[str, NDArr
                 f"labels {labels.shape} and image {name!r} {image.shape} must have the shape {graph.shape}"
             )
         if not np.isfinite(image).all():
-            raise ValueError(f"image {name!r} has pixels that are not finite")
+            raise ValueError(f"image {name!r} has non-finite pixels")
     names, columns = [], []
     for name, column in _all_columns(graph, labels, images):
         names.append(name)
@@ -57,19 +57,19 @@ def edge_features(graph: RegionGraph, labels: Labels, images: Mapping[str, NDArr
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Which of n values belong together: groups 0 … G − 1 of at least one value each, arranged by size.
+    """A grouping of n values into non-empty groups 0 … G − 1, arranged by size.
 
     Groups of the same size lie next to each other, so their values are the rows of a matrix, which NumPy sorts in one
-    call. An arrangement serves for all images of a graph.
+    call. One arrangement serves all images of a graph.
     """
 
     order: NDArray[np.int64]  #: (n,) positions of the values of the smallest group, then of the next one, …
     sizes: NDArray[np.int64]  #: (G,) of the groups as arranged, ascending
-    places: NDArray[np.int64]  #: (G,) where each of the groups 0 … G − 1 is in the arrangement
+    places: NDArray[np.int64]  #: (G,) position of each of the groups 0 … G − 1 in the arrangement
 
     @classmethod
     def arrange(cls, groups: NDArray[np.integer[Any]], count: int) -> "Groups":
-        """Arrange values by the group (n,) of each."""
+        """Arrange values by their groups (n,)."""
         sizes = np.bincount(groups, minlength=count)
         if len(sizes) > count or not sizes.all():
             raise ValueError(f"expected values in each of the groups 0 … {count - 1}")
@@ -81,7 +81,7 @@ class Groups:
         return cls(order.astype(np.int64), sizes[ascending], places)
 
     def sort(self, values: Floats) -> Floats:
-        """The values (n,) as arranged, ascending in each group, whatever order they came in."""
+        """The values (n,) as arranged, ascending within each group."""
         arranged = values[self.order]
         start = 0
         for size, count in zip(*np.unique(self.sizes, return_counts=True), strict=True):
@@ -94,8 +94,8 @@ class Groups:
 def statistics(values: Floats, groups: NDArray[np.int64], count: int) -> Floats:
     """(count, 12) statistics of the values (n,) in each group 0 … count − 1, in the order of STATISTICS.
 
-    Each group has values. Variance is that of the group itself (over n), kurtosis is 0 for a normal distribution, and
-    quantiles lie between two values as in numpy.quantile.
+    No group may be empty. Variance divides by n, kurtosis is 0 for a normal distribution, and quantiles are
+    interpolated as in numpy.quantile.
 
     >>> statistics(np.array([1.0, 3.0, 8.0]), np.array([0, 0, 1]), 2)[:, :5]
     array([[2., 4., 1., 3., 1.],
@@ -121,14 +121,14 @@ def _statistics(values: Floats, groups: Groups) -> Floats:
         above = np.minimum(below + 1, sizes - 1)
         first, second = values[starts + below], values[starts + above]
         quantiles.append(first + (place - below) * (second - first))
-    powers = values - np.repeat(means, sizes)  # deviations, later their cubes: in place, as pixels may be many
+    powers = values - np.repeat(means, sizes)  # deviations, later their cubes: in place, to save memory
     squares = powers * powers
     variance = np.add.reduceat(squares, starts) / sizes
     powers *= squares
     third = np.add.reduceat(powers, starts) / sizes
     squares *= squares
     fourth = np.add.reduceat(squares, starts) / sizes
-    # Equal values have no shape; what is left of their deviations is rounding.
+    # Constant groups have no skewness or kurtosis; their deviations are only rounding errors.
     flat = variance <= (1e-12 * np.maximum(np.abs(low), np.abs(high))) ** 2
     spread = np.where(flat, 1, variance)
     skewness = np.where(flat, 0, third / spread**1.5)
@@ -153,7 +153,7 @@ def _all_columns(graph: RegionGraph, labels: Labels, images: Mapping[str, NDArra
 
 
 def _filtered(image: NDArray[np.float32], pixels: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The image and its filters, slice by slice, at some pixels: each of the pixels' shape."""
+    """The image and its filter responses, slice by slice, sampled at `pixels`; each has the shape of `pixels`."""
     slices = image if image.ndim == 3 else image[None]
 
     def derivative(sigma: float, *orders: int) -> NDArray[np.float32]:
@@ -173,7 +173,7 @@ def _filtered(image: NDArray[np.float32], pixels: NDArray[np.int64]) -> Iterator
 
 
 def _both_sides(name: str, column: Floats, graph: RegionGraph) -> Columns:
-    """A number of each region (N,) as four numbers of each edge that are symmetric in its two regions."""
+    """Turn one value per region (N,) into four values per edge that are symmetric in its two regions."""
     first, second = column[graph.edges.T]
     yield f"{name} min", np.minimum(first, second)
     yield f"{name} max", np.maximum(first, second)
@@ -182,7 +182,7 @@ def _both_sides(name: str, column: Floats, graph: RegionGraph) -> Columns:
 
 
 def _shapes(graph: RegionGraph, inside: NDArray[np.int64], nodes: NDArray[np.int64]) -> Columns:
-    """Sizes, lengths and places."""
+    """Features of size, shape and position."""
     height, width = graph.shape[-2:]
     y, x = (
         np.broadcast_to(places, graph.shape).ravel()[inside]

@@ -1,7 +1,7 @@
 """A random forest: the probability that an edge is a border between two cells, from the edge's features.
 
-Trees are grown by scikit-learn and kept as plain arrays: written without pickle, so that a file from elsewhere can run
-no code, and evaluated here, so that predictions do not depend on the version of scikit-learn.
+Trees are grown by scikit-learn and stored as plain arrays: without pickle, so that untrusted files cannot run code, and
+evaluated here, so that predictions do not depend on the version of scikit-learn.
 """
 
 import warnings
@@ -19,12 +19,12 @@ from sfcnn.cells.superpixels import SuperpixelsConfig
 from sfcnn.io.state import DamagedStateError, read_state, write_state
 from sfcnn.randomness import check_seed
 
-#: Kinds of files, and whether the forests in them have learned from standardised images.
+#: File formats, and whether their forests were trained on standardised images.
 _KINDS = {"sfcnn edge forest 1": False, "sfcnn edge forest 2": True}
 _ARRAYS = ("roots", "left", "right", "feature", "threshold", "probability")
 _MOST_TREES = 100_000
-_CHUNK = 1 << 22  # pairs of edge and tree at a time
-_PARTS = 20  # in which a forest is grown, to report progress
+_CHUNK = 1 << 22  # (edge, tree) pairs evaluated at a time
+_PARTS = 20  # number of steps in which a forest is grown, to report progress
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class ForestConfig:
     """How a forest is grown.
 
     Args:
-        trees: how many; 1000 in Beier et al.
-        depth: longest way from a root to a leaf, 0 for no limit
-        seed: of the random choices
+        trees: number of trees; 1000 in Beier et al.
+        depth: maximum depth of a tree, 0 for no limit
+        seed: random seed
     """
 
     trees: int = 1000
@@ -52,12 +52,12 @@ class ForestConfig:
 
 
 class OneKindOfEdgeError(ValueError):
-    """There are no borders, or nothing but borders, to learn from."""
+    """The training edges include no borders, or nothing but borders."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Decision trees of all n nodes together; an inner node sends x to the left if x[feature] <= threshold."""
+    """Decision trees with n nodes in total; an inner node sends x to the left if x[feature] <= threshold."""
 
     names: tuple[str, ...]  #: of the F features
     roots: NDArray[np.int64]  #: (T,) first node of each tree
@@ -66,20 +66,20 @@ class Forest:
     feature: NDArray[np.int64]  #: (n,)
     threshold: NDArray[np.float64]  #: (n,)
     probability: NDArray[np.float64]  #: (n,) of a border, at this node
-    superpixels: SuperpixelsConfig = field(default_factory=SuperpixelsConfig)  #: whose edges it has learned from
-    standardized: bool = True  #: whether its raw images had mean 0 and deviation 1; not so in files of version 0.1
+    superpixels: SuperpixelsConfig = field(default_factory=SuperpixelsConfig)  #: whose edges it was trained on
+    standardized: bool = True  #: whether its raw images were standardised; False in files of version 0.1
 
     @property
     def needs_raw(self) -> bool:
-        """Whether it has learned from raw images as well as from probabilities."""
+        """Whether it was trained on raw images as well as on probabilities."""
         return any(name.startswith("raw ") for name in self.names)
 
     def predict(self, features: Features) -> NDArray[np.float64]:
         """(E,) mean probability over all trees that each edge is a border."""
         if features.names != self.names:
             raise ValueError(
-                f"the forest was grown on other features ({len(self.names)} from {self.names[0]!r} to "
-                f"{self.names[-1]!r}) than these {len(features.names)}"
+                f"expected the {len(self.names)} features that the forest was trained on, from {self.names[0]!r} to "
+                f"{self.names[-1]!r}, got {len(features.names)} other ones"
             )
         step = max(_CHUNK // len(self.roots), 1)
         starts = range(0, len(features.values), step)
@@ -88,7 +88,7 @@ class Forest:
 
     def _predict(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         count = len(values)
-        columns = values.T.ravel()  # tree by tree and feature by feature: neighbours in memory are read together
+        columns = values.T.ravel()  # feature by feature, so that memory accesses are local
         nodes = np.repeat(self.roots, count)  # (T · E)
         edges = np.tile(np.arange(count), len(self.roots))
         moving, here = np.arange(len(nodes)), nodes
@@ -102,7 +102,7 @@ class Forest:
         return np.ascontiguousarray(found.T).mean(axis=1)
 
     def save(self, path: Path) -> None:
-        """Write the forest to a file, whole or not at all."""
+        """Write the forest to a file atomically."""
         kind = next(kind for kind, standardized in _KINDS.items() if standardized == self.standardized)
         arrays = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
         made = asdict(self.superpixels)
@@ -110,7 +110,7 @@ class Forest:
 
     @classmethod
     def load(cls, path: Path) -> "Forest":
-        """Read what `save` wrote; anything else is a DamagedStateError."""
+        """Read a file written by `save`; raise DamagedStateError for any other file."""
         state = read_state(path)
         standardized = _KINDS.get(str(state.get("kind")))
         if standardized is None:
@@ -120,14 +120,14 @@ class Forest:
             made = SuperpixelsConfig(**state["superpixels"])
             forest = cls(tuple(map(str, state["names"])), **arrays, superpixels=made, standardized=standardized)
             if not forest._leads_to_leaves():
-                raise ValueError("its trees lead astray")
+                raise ValueError("its trees contain cycles or invalid nodes")
             forest.predict(Features(forest.names, np.zeros((1, len(forest.names)), np.float32)))  # a trial
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise DamagedStateError(f"{path} does not hold a whole forest") from error
+            raise DamagedStateError(f"{path} does not contain a complete forest") from error
         return forest
 
     def _leads_to_leaves(self) -> bool:
-        """Whether every way through the trees ends: a node leads to itself, or to nodes that come after it."""
+        """Whether every path through the trees ends: each node leads to itself, or to later nodes."""
         here = np.arange(len(self.probability))
         first, last = np.minimum(self.left, self.right), np.maximum(self.left, self.right)
         onwards = ((first > here) & (last < len(here))) | ((first == here) & (last == here))
@@ -140,14 +140,14 @@ def grow_forest(
     settings: ForestConfig | None = None,
     report: Callable[[float], None] = lambda done: None,
 ) -> tuple[Forest, float]:
-    """A forest from features of edges and their targets, and the fraction of edges that it misclassifies out of bag.
+    """Grow a forest from edge features and targets; also return its out-of-bag error, the fraction misclassified.
 
-    Targets are those of `sfcnn.cells.learning.edge_targets`, of one graph or several. Each tree is grown from a random
-    draw of the edges, and an edge is tested by the trees that were grown without it. They have seen other edges of the
-    same images, so new images are harder than this. The error is NaN if every tree has seen every edge. `report` is
-    called with the fraction of the trees that are grown.
+    Targets are those of `sfcnn.cells.learning.edge_targets`, for one or more graphs. Each tree is grown from a random
+    sample of the edges, and each edge is tested by the trees grown without it. Those trees have seen other edges of the
+    same images, so the error on new images is higher. It is NaN if every tree has seen every edge. `report` is called
+    with the fraction of trees grown so far.
     """
-    from sklearn.ensemble import RandomForestClassifier  # needed to grow forests only, not to use them
+    from sklearn.ensemble import RandomForestClassifier  # needed only to grow forests, not to use them
 
     settings = settings or ForestConfig()
     examples = list(examples)
@@ -158,13 +158,13 @@ def grow_forest(
     borders = int(targets.sum())
     if not 0 < borders < len(targets):
         raise OneKindOfEdgeError(
-            f"expected edges of both kinds to learn from, got {borders} borders among {len(targets)}"
+            f"expected both borders and other edges to learn from, got {borders} borders among {len(targets)} edges"
         )
-    # A warm start keeps the trees that there are; the forest is the same as one grown in a single call.
+    # A warm start keeps existing trees; the forest is identical to one grown in a single call.
     forest = RandomForestClassifier(max_depth=settings.depth or None, random_state=settings.seed, warm_start=True)
     for trees in sorted({-(-settings.trees * part // _PARTS) for part in range(1, _PARTS + 1)}):
         forest.set_params(n_estimators=trees, oob_score=trees == settings.trees)
-        with warnings.catch_warnings(action="ignore", category=UserWarning):  # of edges that every tree has seen
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # about edges that every tree has seen
             forest.fit(values, targets)
         report(trees / settings.trees)
     votes = forest.oob_decision_function_  # (E, 2), 0 where every tree has seen the edge

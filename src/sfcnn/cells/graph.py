@@ -1,8 +1,8 @@
-"""Graphs: nodes and edges, and the region adjacency graph of superpixels with the pixels along each edge.
+"""Graphs, and the region adjacency graph of superpixels with the pixels along each edge.
 
 Two regions are joined by an edge if a pixel of one lies beside, above or below a pixel of the other; each such pair of
-pixels is a contact. In a stack of 2-D superpixels, contacts of two slices make edges across slices (z edges). They are
-distinguished from the edges within a slice (xy edges): between slices there is no membrane to look at.
+pixels is a contact. In a stack of 2-D superpixels, contacts between two slices form edges across slices (z edges). They
+are distinguished from edges within a slice (xy edges), because no membrane is visible between slices.
 """
 
 import functools
@@ -29,7 +29,7 @@ class Graph:
         """Check the edges."""
         edges = np.asarray(self.edges)
         if self.nodes < 0:
-            raise ValueError(f"expected a number of nodes from 0 on, got {self.nodes}")
+            raise ValueError(f"the number of nodes must be at least 0, got {self.nodes}")
         if edges.ndim != 2 or edges.shape[1] != 2 or not np.issubdtype(edges.dtype, np.integer):
             raise ValueError(f"expected edges as integers of shape (E, 2), got {edges.dtype} {edges.shape}")
         wrong = np.flatnonzero((edges[:, 0] < 0) | (edges[:, 0] >= edges[:, 1]) | (edges[:, 1] >= self.nodes))
@@ -39,7 +39,7 @@ class Graph:
         pairs, counts = np.unique(edges, axis=0, return_counts=True)
         if len(pairs) < len(edges):
             u, v = pairs[counts > 1][0]
-            raise ValueError(f"nodes {u} and {v} are joined by {counts.max()} edges, expected one at most")
+            raise ValueError(f"nodes {u} and {v} are joined by {counts.max()} edges, expected at most one")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class RegionGraph(Graph):
         return np.bincount(self.contacts, minlength=len(self.edges))
 
     def along_edges(self, image: ArrayLike) -> NDArray[np.float64]:
-        """(C,) values of an image of the labels' shape on all contacts, each the mean of its two pixels."""
+        """(C,) values of an image at all contacts, each the mean of its two pixels; the image has the labels' shape."""
         image = np.asarray(image)
         if image.shape != self.shape:
             raise ValueError(f"image {image.shape} and labels {self.shape} must have the same shape")
@@ -73,7 +73,7 @@ class RegionGraph(Graph):
 def region_graph(labels: Labels) -> RegionGraph:
     """The graph of a label image (H, W), or of a stack (Z, H, W) whose slices have no labels in common.
 
-    Labels are 1 … N, each of them somewhere; pixels with 0 belong to no region. Edges are in lexicographic order.
+    Labels are 1 … N without gaps; pixels with label 0 belong to no region. Edges are sorted lexicographically.
 
     >>> graph = region_graph(np.array([[1, 1, 2], [3, 3, 2]]))
     >>> graph.edges.tolist(), graph.sizes.tolist(), graph.regions.tolist()
@@ -95,7 +95,7 @@ def region_graph(labels: Labels) -> RegionGraph:
 
 
 def paint(labels: Labels, node_labels: ArrayLike) -> NDArray[np.int64]:
-    """A label image with each region's label replaced by that of its node, counted from 1; 0 stays 0.
+    """A label image in which each region gets the label of its node, plus 1; 0 stays 0.
 
     >>> paint(np.array([[0, 1, 2, 3]]), [0, 1, 0])
     array([[0, 1, 2, 1]])
@@ -116,18 +116,18 @@ def _contacts(labels: Labels, axis: int) -> NDArray[np.int64]:
 
 
 def _count_regions(labels: Labels) -> NDArray[np.int64]:
-    """(N,) pixels of each region; a ValueError if the labels are not those of a slice or stack of superpixels."""
+    """(N,) pixels of each region; raises ValueError if the labels are not a slice or stack of superpixels."""
     if labels.ndim not in (2, 3) or not labels.size or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(
             f"expected labels as integers of shape (H, W) or (Z, H, W) with pixels, got {labels.dtype} {labels.shape}"
         )
     if labels.min() < 0:
-        raise ValueError(f"expected labels from 0 on, got {labels.min()}")
+        raise ValueError(f"labels must be at least 0, got {labels.min()}")
     regions = np.bincount(labels.ravel())[1:]
     if not regions.all():
         missing = int(np.argmin(regions)) + 1
         raise ValueError(
-            f"expected labels 1 … {len(regions)} without gaps, but no pixel has {missing}; number them anew"
+            f"expected labels 1 … {len(regions)} without gaps, but no pixel has label {missing}; relabel the image"
         )
     if labels.ndim == 3:
         slices = np.zeros(len(regions) + 1, dtype=np.int64)
@@ -135,7 +135,5 @@ def _count_regions(labels: Labels) -> NDArray[np.int64]:
             slices[np.unique(image)] += 1
         if slices[1:].max(initial=0) > 1:
             shared = int(np.argmax(slices[1:])) + 1
-            raise ValueError(
-                f"label {shared} is in {slices[shared]} slices, expected labels that lie in one slice each"
-            )
+            raise ValueError(f"label {shared} occurs in {slices[shared]} slices, expected each label in only one slice")
     return regions

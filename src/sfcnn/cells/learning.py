@@ -1,4 +1,4 @@
-"""Learning from labelled slices which edges between superpixels are borders of cells (Beier et al. 2017)."""
+"""Learn from labelled slices which edges between superpixels are cell borders (Beier et al. 2017)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ from sfcnn.cells.superpixels import SuperpixelsConfig, check_probabilities
 
 @dataclass(frozen=True)
 class LearnedForest:
-    """A forest and what it has learned from."""
+    """A forest, and statistics of the edges it was trained on."""
 
     forest: Forest
     borders: int  #: edges between two cells …
     within: int  #: … and within a cell
-    ignored: int  #: edges that were not learned from, where the truth is mixed or missing
+    ignored: int  #: edges excluded from training, where the truth is mixed or missing
     mean_error: float  #: fraction misclassified by the mean probability along an edge
     error: float  #: fraction misclassified by the forest out of bag, see `sfcnn.cells.forest.grow_forest`
 
@@ -34,16 +34,16 @@ def learn_forest(
     settings: ForestConfig | None = None,
     report: Callable[[str, float], None] = lambda work, done: None,
 ) -> LearnedForest:
-    """Learn from slices (Z, H, W) or (H, W) with known cells which edges between superpixels are borders of cells.
+    """Learn from slices (Z, H, W) or (H, W) with known cells which edges between superpixels are cell borders.
 
-    Learn from probabilities of slices that the network was not trained on: on the others they are too good.
+    Use slices that the network was not trained on; on its training slices the probabilities are too good.
 
     Args:
         probabilities: of membrane, in [0, 1]
-        truth: cells of these slices, 0 on membranes and where nothing is known
-        raw: images that the probabilities were predicted from, to learn from them too
-        superpixels: how they are made, both here and where the forest is used
-        settings: of the forest
+        truth: cells of these slices, 0 on membranes and where unknown
+        raw: the images that the probabilities were predicted from, for additional features
+        superpixels: superpixel settings, both here and where the forest is used
+        settings: settings of the forest
         report: called with "slices" or "trees" and the fraction of them that is done
 
     >>> from sfcnn.cells import find_cells, learn_forest, truth_cells
@@ -80,11 +80,12 @@ def learn_forest(
 def edge_targets(
     graph: RegionGraph, labels: Labels, truth: Labels, *, positive: float = 0.6, negative: float = 0.4
 ) -> NDArray[np.int8]:
-    """(E,) what each edge is by true cells (0 = unknown): 1 a border, 0 inside of a cell, −1 not to be learned from.
+    """(E,) target of each edge from the true cells (0 = unknown): 1 for a border, 0 inside a cell, −1 to ignore it.
 
     An edge's overlap is the probability that a pixel of one region and a pixel of the other, drawn at random among
-    those with truth > 0, are of different cells. It is a border above `positive` and within a cell below `negative`.
-    Edges between those, of regions without truth, and across slices (cells are drawn slice by slice) are ignored.
+    those with truth > 0, belong to different cells. The edge is a border if this is above `positive`, and within a cell
+    if it is below `negative`. Edges in between, of regions without truth, and across slices (cells are annotated slice
+    by slice) are ignored.
     """
     labels, truth = np.asarray(labels), np.asarray(truth)
     if not labels.shape == truth.shape == graph.shape:

@@ -1,15 +1,15 @@
-"""Lifted multicut: a multicut that also hears regions which do not touch (Keuper et al. 2015).
+"""Lifted multicut: a multicut with additional edges between regions that do not touch (Keuper et al. 2015).
 
 E(partition) = Σ_e w_e [e is cut] + Σ_f w'_f [the regions of f are in different parts]        (minimised)
 
 Edges e of the graph join neighbours, and every part is connected by them. Lifted edges f join any two regions: they
-change what a partition costs, but not which partitions there are. Here they come from affinities of long pairs, with
-A_f the mean over the pairs of pixels between two regions:
+change the cost of a partition, but not which partitions are feasible. Here they come from affinities of long pairs,
+with A_f the mean over the pairs of pixels between two regions:
 
 w'_f = λ n_f / (n_f + n₀) (log(A_f / (1 − A_f)) + log((1 − β) / β))
 
-n_f is the number of these pairs; a few say less than many, and n₀ is where they count half. Neighbours may have such an
-edge too, which adds to their own.
+n_f is the number of these pairs; few pairs count less than many, and n₀ pairs count half. Neighbours may have a lifted
+edge too, which is added to their own.
 """
 
 from dataclasses import dataclass
@@ -24,19 +24,19 @@ from sfcnn.cells.graph import Graph
 from sfcnn.cells.metrics import Labels
 from sfcnn.cells.multicut import Floats, NodeLabels, edge_costs, energy, joined_parts
 
-#: As those of the multicut, which has also an exact one.
+#: The same as for the multicut, except "exact".
 LIFTED_SOLVERS = ("greedy", "kernighan-lin", "fusion-moves")
 
 
 @dataclass(frozen=True)
 class LiftedConfig:
-    """How much long pairs count in a lifted multicut.
+    """How much affinities count in a lifted multicut.
 
     Args:
-        weight: λ of lifted edges; at 0 there is only the multicut
+        weight: λ of lifted edges; 0 gives the plain multicut
         half: n₀, the number of pairs between two regions that count half
-        short: the part of short affinities in the probability that neighbours are apart; the rest is that of the
-            multicut, the mean probability of membrane or what a forest says
+        short: weight of the short affinities in the border probability of neighbours; the remaining weight goes to
+            that of the multicut, the mean membrane probability or the prediction of a forest
     """
 
     weight: float = 3.0
@@ -53,9 +53,9 @@ class LiftedConfig:
 
 
 def lifted_edges(labels: Labels, nodes: int, pairs: Pairs, beta: float, settings: LiftedConfig) -> tuple[Graph, Floats]:
-    """Lifted edges between N nodes, the regions 1 … N of an image (H, W), by long pairs, and their costs w' (F,).
+    """Lifted edges from long pairs between N nodes, the regions 1 … N of an image (H, W), and their costs w' (F,).
 
-    Pixels of label 0 are in no region.
+    Pixels with label 0 belong to no region.
     """
     edges, means, numbers = region_affinities(labels, pairs.part(short=False))
     trust = numbers / (numbers + settings.half)
@@ -73,7 +73,7 @@ def short_borders(labels: Labels, graph: Graph, pairs: Pairs) -> NDArray[np.floa
 
 
 def lifted_energy(graph: Graph, costs: ArrayLike, lifted: Graph, lifted_costs: ArrayLike, labels: ArrayLike) -> float:
-    """E of the partition that node labels (N,) give.
+    """E of the partition given by node labels (N,).
 
     >>> graph, lifted = Graph(3, np.array([[0, 1], [1, 2]])), Graph(3, np.array([[0, 2]]))
     >>> lifted_energy(graph, [2.0, 1.0], lifted, [-4.0], [0, 0, 1])
@@ -91,15 +91,15 @@ def lifted_multicut(
     *,
     seed: int = 0,
 ) -> NodeLabels:
-    """Partition the nodes: labels (N,) from 0 on, in the order of each part's first node; every part is connected.
+    """Partition the nodes: labels (N,) from 0, in the order of each part's first node; every part is connected.
 
     Args:
         graph: nodes and edges
         costs: w (E,), attractive where positive
-        lifted: the same nodes, and lifted edges
+        lifted: the same nodes with the lifted edges
         lifted_costs: w' (F,)
         solver: one of LIFTED_SOLVERS; all are deterministic
-        seed: of the noise of "fusion-moves"
+        seed: seed of the noise in "fusion-moves"
 
     >>> graph, lifted = Graph(3, np.array([[0, 1], [1, 2]])), Graph(3, np.array([[0, 2]]))
     >>> lifted_multicut(graph, [2.0, 1.0], lifted, [-4.0])
@@ -108,14 +108,14 @@ def lifted_multicut(
     if solver not in LIFTED_SOLVERS:
         raise ValueError(f"unknown solver {solver!r}, choose one of {list(LIFTED_SOLVERS)}")
     if lifted.nodes != graph.nodes:
-        raise ValueError(f"expected lifted edges between the graph's {graph.nodes} nodes, got {lifted.nodes}")
+        raise ValueError(f"expected lifted edges on the graph's {graph.nodes} nodes, got {lifted.nodes} nodes")
     alone = np.arange(graph.nodes)
     lifted_energy(graph, costs, lifted, lifted_costs, alone)  # checks the costs
     if not len(graph.edges):
         return alone
     total, more = np.array(costs, dtype=np.float64), np.asarray(lifted_costs, dtype=np.float64)
     edges, both = _find_edges(graph, lifted.edges)
-    total[edges[both]] += more[both]  # of neighbours that are joined by both kinds of edges
+    total[edges[both]] += more[both]  # neighbours joined by both kinds of edges
     objective = solvers.LiftedMulticutObjective(
         UndirectedGraph.from_edges(graph.nodes, graph.edges.astype(np.uint64)),
         total,
@@ -126,7 +126,7 @@ def lifted_multicut(
     moves = solvers.LiftedKernighanLinMulticut()
     steps = {
         "greedy": [solvers.LiftedGreedyAdditiveMulticut()],
-        "kernighan-lin": [moves],  # itself starts with the greedy one
+        "kernighan-lin": [moves],  # starts from the greedy solution
         "fusion-moves": [moves, solvers.FusionMoveLiftedMulticut(proposal_generator=proposals, sub_solver=moves)],
     }
     labels = solvers.LiftedChainedSolvers(steps[solver]).optimize(objective)
@@ -135,7 +135,7 @@ def lifted_multicut(
 
 
 def _find_edges(graph: Graph, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Which edge of a graph joins two nodes, (F, 2) → (F,), and whether there is one."""
+    """The index of the edge that joins two nodes, (F, 2) → (F,), and whether there is one."""
     keys, wanted = (edges[:, 0] * graph.nodes + edges[:, 1] for edges in (graph.edges, nodes))
     if not len(keys):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)

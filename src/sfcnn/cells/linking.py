@@ -1,12 +1,12 @@
-"""Cells through slices: each cell of a slice is linked with the cell of the next slice that it overlaps most.
+"""Link cells across slices: each cell of a slice is linked to the cell of the next slice that it overlaps most.
 
 Cell i of a slice has a_i pixels, cell j of the next one b_j, and c_ij pixels are in both. The two are linked if each
-is the best of the other by
+is the other's best match by
 
 IoU_ij = c_ij / (a_i + b_j − c_ij)
 
-and it is at least a threshold. Links are one to one, so that cells are chains through the slices; a cell that divides
-goes on in the larger of its parts. Two slices are needed at a time, whatever the length of the stack.
+and the IoU reaches a threshold. Links are one to one, so cells form chains across slices; a cell that divides continues
+in the part with the larger IoU. Only two slices are needed at a time, regardless of the length of the stack.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sfcnn.cells.metrics import Labels, overlaps, rand_agreement
 
-#: IoU from which cells of neighbouring slices are linked, unless said otherwise.
+#: Default minimum IoU for linking cells of neighbouring slices.
 LEAST_OVERLAP = 0.3
 
 _MOST_CELLS = 2**32 - 1
@@ -30,29 +30,29 @@ _MOST_CELLS = 2**32 - 1
 class SliceAgreement:
     """How well a slice and the next one agree, from 0 to 1; 1 if they have the same cells."""
 
-    same: float  #: part of the pixels whose cell goes on in the pixel above it
-    linked: float  #: part of the cells of both slices that are linked
+    same: float  #: fraction of pixels that stay in the same cell in the next slice
+    linked: float  #: fraction of the cells of both slices that are linked
     iou: float  #: mean IoU of the links
-    v_rand: float  #: of the two slices, linked or not (see `sfcnn.cells.metrics`)
+    v_rand: float  #: V_rand of the two slices, regardless of links (see `sfcnn.cells.metrics`)
 
 
 @dataclass(frozen=True)
 class Links:
-    """Cells of a slice that go on in the next one."""
+    """Cells of a slice that continue in the next one."""
 
     before: NDArray[np.int64]  #: (M,) cells of the slice, ascending
-    after: NDArray[np.int64]  #: (M,) the cell of the next slice that each is linked with
+    after: NDArray[np.int64]  #: (M,) the cell of the next slice that each is linked to
     agreement: SliceAgreement
 
 
 def check_overlap(least: float) -> None:
-    """Raise unless `least` can be an IoU to link by."""
+    """Raise unless `least` is a valid IoU threshold."""
     if not 0 < least <= 1:
-        raise ValueError(f"the overlap of linked cells must be in (0, 1], got {least}")
+        raise ValueError(f"the minimum overlap of linked cells must be in (0, 1], got {least}")
 
 
 def link_slices(before: Labels, after: Labels, least: float = LEAST_OVERLAP) -> Links:
-    """Link the cells of a slice (H, W) with those of the next one; labels from 1 on, 0 for no cell.
+    """Link the cells of a slice (H, W) to those of the next one; labels start at 1, 0 is no cell.
 
     >>> links = link_slices(np.array([[1, 1, 1, 2]]), np.array([[4, 4, 3, 3]]))
     >>> links.before, links.after, links.agreement.same  # IoU of 1 and 4 is ⅔, of 2 and 3 is ½
@@ -93,12 +93,12 @@ def _first(names: NDArray[np.int64], order: NDArray[np.intp]) -> NDArray[np.bool
 
 
 def number_cells(counts: Sequence[int], links: Iterable[Links | None]) -> Iterator[NDArray[np.uint32]]:
-    """For each slice the numbers (n + 1,) of its cells 0, 1 … n in the stack: a cell has the number of the one that it
-    continues, else the next free one; 0 stays 0.
+    """Yield, for each slice, the numbers (n + 1,) in the stack of its cells 0, 1 … n: a cell takes the number of the
+    cell it continues, or else the next free one; 0 stays 0.
 
     Args:
         counts: n, the largest label of each slice.
-        links: of each slice to the next one, as many as counts without the last; None links nothing.
+        links: from each slice to the next, one fewer than `counts`; None links nothing.
 
     >>> before, after = np.array([[1, 1, 2]]), np.array([[2, 2, 1]])
     >>> [table.tolist() for table in number_cells([2, 2], [link_slices(before, after)])]
@@ -113,7 +113,7 @@ def number_cells(counts: Sequence[int], links: Iterable[Links | None]) -> Iterat
             new[pair.after] = table[pair.before]
         free = np.flatnonzero(new[1:] == 0) + 1
         if last + len(free) > _MOST_CELLS:
-            raise ValueError(f"there are more than {_MOST_CELLS} cells in the slices up to {index + 1}")
+            raise ValueError(f"slices 1 to {index + 1} have more than {_MOST_CELLS} cells, the most that are supported")
         new[free] = np.arange(last + 1, last + 1 + len(free), dtype=np.uint32)
         last, table = last + len(free), new
         yield table
@@ -122,7 +122,7 @@ def number_cells(counts: Sequence[int], links: Iterable[Links | None]) -> Iterat
 def link_stack(
     labels: NDArray[np.integer[Any]], least: float = LEAST_OVERLAP
 ) -> tuple[NDArray[np.int64], list[SliceAgreement]]:
-    """Link the cells of slices (Z, H, W), and say how well each slice agrees with the next.
+    """Link the cells of slices (Z, H, W), and measure how well each slice agrees with the next.
 
     >>> stack, agreement = link_stack(np.array([[[1, 1, 2]], [[3, 3, 4]]]))
     >>> stack.tolist(), [pair.same for pair in agreement]
@@ -136,22 +136,22 @@ def link_stack(
 
 
 def _ranks(image: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Labels 1, 2 … in the order of the labels of an image; 0 stays 0."""
+    """Relabel an image as 1, 2 … without gaps, in the order of its labels; 0 stays 0."""
     names, ranks = np.unique(image, return_inverse=True)
     return ranks.reshape(image.shape).astype(np.int64) + int(names[0] != 0)
 
 
 def describe_agreement(pairs: Mapping[int, SliceAgreement]) -> str:
-    """One line on the agreement of each slice z with the next one: means, and the worst pair.
+    """One line on how well each slice z agrees with the next: means, and the worst pair.
 
-    >>> describe_agreement({0: SliceAgreement(0.9, 0.8, 0.85, 0.95)})[:62]
-    'neighbouring slices: 90.0 % of the pixels stay in their cell, '
+    >>> describe_agreement({0: SliceAgreement(0.9, 0.8, 0.85, 0.95)})[:58]
+    'neighbouring slices: 90.0 % of pixels stay in their cell, '
     """
     names = ("same", "linked", "iou", "v_rand")
     means = [fsum(getattr(pair, name) for pair in pairs.values()) / len(pairs) for name in names]
     worst = min(pairs, key=lambda z: pairs[z].same)
     return (
-        f"neighbouring slices: {100 * means[0]:.1f} % of the pixels stay in their cell, {100 * means[1]:.1f} % of the "
-        f"cells are linked, mean IoU {means[2]:.3f}, V_rand {means[3]:.3f}; the worst are z = {worst} and {worst + 1}, "
-        f"{100 * pairs[worst].same:.1f} % of the pixels"
+        f"neighbouring slices: {100 * means[0]:.1f} % of pixels stay in their cell, {100 * means[1]:.1f} % of cells "
+        f"are linked, mean IoU {means[2]:.3f}, V_rand {means[3]:.3f}; worst pair z = {worst} and {worst + 1}, with "
+        f"{100 * pairs[worst].same:.1f} % of pixels"
     )

@@ -7,8 +7,8 @@ B the one into segments,
 V_rand = 2 (Σ c_ij² + d) / (Σ a_i² + Σ b_j² + d)          precision over Σ b_j² + d, recall over Σ a_i²
 V_info = 2 I / (H(A) + H(B)),  I = H(A) + H(B) − H(AB)    precision I / H(A), recall I / H(B)
 
-where n H(A) = Σ a_i ln(n/a_i), n H(B) = Σ b_j ln(n/b_j) + d ln n and n H(AB) = Σ c_ij ln(n/c_ij) + d ln n. All are 1 at
-best and 0 at worst. Merged cells cost precision, split cells cost recall.
+where n H(A) = Σ a_i ln(n/a_i), n H(B) = Σ b_j ln(n/b_j) + d ln n and n H(AB) = Σ c_ij ln(n/c_ij) + d ln n. All lie
+between 0 (worst) and 1 (best). Merged cells lower precision, split cells lower recall.
 """
 
 import math
@@ -54,18 +54,18 @@ def overlaps(labels: Labels, truth: Labels) -> Overlaps:
         raise ValueError(f"labels {labels.shape} and truth {truth.shape} must have the same shape")
     foreground = truth > 0
     if not foreground.any():
-        raise ValueError("truth has no foreground: it is 0 everywhere, and there is no cell to compare with")
+        raise ValueError("truth has no foreground: it is 0 everywhere, so there is no cell to compare with")
     i, j = truth[foreground].astype(np.int64), labels[foreground].astype(np.int64)
     if (int(i.max()) + 1) * (int(j.max()) + 1) <= _LARGEST:
         return _count(i, j)
-    # A pair of large labels does not fit into one number, but a pair of their ranks does.
+    # A pair of large labels does not fit into one int64, but a pair of their ranks does.
     (cells, i), (segments, j) = np.unique(i, return_inverse=True), np.unique(j, return_inverse=True)
     ranks = _count(i, j)
     return Overlaps(cells[ranks.cells], segments[ranks.segments], ranks.counts)
 
 
 def v_rand(labels: Labels, truth: Labels) -> float:
-    """V_rand of a label image (H, W), where the truth is not 0; pixels with label 0 are segments of their own.
+    """V_rand of a label image (H, W) where the truth is not 0; each pixel with label 0 is its own segment.
 
     >>> truth = np.array([[1, 1, 2, 2]])
     >>> v_rand(np.array([[5, 5, 5, 5]]), truth)  # 2 · 8 / (8 + 16)
@@ -75,7 +75,7 @@ def v_rand(labels: Labels, truth: Labels) -> float:
 
 
 def v_info(labels: Labels, truth: Labels) -> float:
-    """V_info of a label image (H, W), where the truth is not 0; pixels with label 0 are segments of their own.
+    """V_info of a label image (H, W) where the truth is not 0; each pixel with label 0 is its own segment.
 
     >>> truth = np.array([[1, 1, 2, 2]])
     >>> round(v_info(np.array([[5, 6, 7, 7]]), truth), 12)  # H(A) = I = ln 2, H(B) = 3/2 ln 2
@@ -97,8 +97,8 @@ def rand_agreement(table: Overlaps) -> Agreement:
 def info_agreement(table: Overlaps) -> Agreement:
     """V_info with its precision and recall.
 
-    A partition into one part has no information to share: if the truth alone is such, precision is 0 and recall 1, if
-    the proposal alone is, the other way round, and V_info is 0. If both are, they are equal, and V_info is 1.
+    A partition into a single part carries no information: if only the truth is one, precision is 0 and recall is 1; if
+    only the proposal is one, the reverse; in both cases V_info is 0. If both are, they are equal, and V_info is 1.
     """
     inside = table.segments > 0
     n = int(table.counts.sum())
@@ -107,7 +107,7 @@ def info_agreement(table: Overlaps) -> Agreement:
     both = _entropy(table.counts[inside], n)
     if cells == 0 or segments == 0:
         return Agreement(float(cells == segments), float(segments == 0), float(cells == 0))
-    shared = max(0.0, cells + segments - both)  # partitions may share nothing, and rounding make it less
+    shared = max(0.0, cells + segments - both)  # rounding can make it slightly negative
     scores = 2 * shared / (cells + segments), shared / cells, shared / segments
     return Agreement(*(min(1.0, score) for score in scores))
 
@@ -141,7 +141,7 @@ def _count(i: NDArray[np.int64], j: NDArray[np.int64]) -> Overlaps:
 def _sizes(names: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sum of the counts of each name."""
     _, index = np.unique(names, return_inverse=True)
-    return np.bincount(index, weights=counts).astype(np.int64)  # whole numbers, exact in float64 below 2⁵³
+    return np.bincount(index, weights=counts).astype(np.int64)  # integers, exact in float64 below 2⁵³
 
 
 def _squares(counts: NDArray[np.int64]) -> int:
@@ -149,10 +149,10 @@ def _squares(counts: NDArray[np.int64]) -> int:
 
 
 def _entropy(sizes: NDArray[np.int64], n: int) -> float:
-    """Entropy (natural logarithm) of a partition of n pixels; those that are in none of the sizes are each alone.
+    """Entropy (natural logarithm) of a partition of n pixels; pixels not counted in `sizes` are parts of one pixel.
 
-    The terms s/n · ln(n/s) are all positive, so that none cancels another, and `fsum` rounds their sum once, whatever
-    their order: equal partitions have equal entropies to the last bit.
+    The terms s/n · ln(n/s) are all positive, so there is no cancellation, and `fsum` rounds their sum once, regardless
+    of their order: equal partitions have bit-identical entropies.
     """
     alone = n - int(sizes.sum())
     return (math.fsum(sizes * np.log(n / sizes)) + alone * math.log(n)) / n
@@ -164,8 +164,8 @@ def _check(labels: Labels, name: str) -> None:
         raise ValueError(f"{name} must be an image (H, W), got shape {labels.shape}{hint}")
     if not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(
-            f"{name} must be whole numbers, got {labels.dtype}; sfcnn.cells.thinning.components numbers the "
-            "cells of a mask"
+            f"{name} must be integers, got {labels.dtype}; use sfcnn.cells.thinning.components to label the cells of "
+            "a mask"
         )
     if labels.size and not 0 <= int(labels.min()) <= int(labels.max()) < _LARGEST:
         raise ValueError(f"{name} must be in 0 … 2⁶² - 1, got {labels.min()} … {labels.max()}")
@@ -175,6 +175,6 @@ def _check_masks(prediction: Mask, truth: Mask) -> None:
     if prediction.shape != truth.shape:
         raise ValueError(f"prediction {prediction.shape} and truth {truth.shape} must have the same shape")
     if prediction.dtype != np.bool_ or truth.dtype != np.bool_:
-        raise ValueError(f"prediction and truth must be masks of bool, got {prediction.dtype} and {truth.dtype}")
+        raise ValueError(f"prediction and truth must be boolean masks, got {prediction.dtype} and {truth.dtype}")
     if not truth.size:
-        raise ValueError(f"masks of shape {truth.shape} have no pixels")
+        raise ValueError(f"masks must have at least one pixel, got shape {truth.shape}")

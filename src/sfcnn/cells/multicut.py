@@ -1,10 +1,10 @@
-"""Multicut: the partition of a graph's nodes that costs least, where cutting an edge e costs w_e.
+"""Multicut: the partition of a graph's nodes with the lowest cost, where cutting an edge e costs w_e.
 
 E(partition) = Σ w_e over edges between different parts        (minimised; the number of parts is free)
 
-w > 0 is attractive: its nodes want to be together. w < 0 is repulsive: cutting it lowers E. With p the probability
-that an edge is a border between two cells, w = log((1 − p) / p) + log((1 − β) / β), so that for β = ½ the partition is
-the most likely one, if edges were independent; a larger β makes more and smaller cells.
+Edges with w > 0 are attractive: cutting them raises E. Edges with w < 0 are repulsive: cutting them lowers E. With p
+the probability that an edge is a border between two cells, w = log((1 − p) / p) + log((1 − β) / β). For β = ½ the
+partition is the most likely one if edges are independent; a larger β gives more and smaller cells.
 """
 
 import time
@@ -21,33 +21,33 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 from sfcnn.cells.graph import Graph
 
-#: Greedy contraction of the most attractive edge; moves of nodes from there; fusion with noisy proposals from there;
-#: the optimum. Each is at least as good as the one before it.
+#: Greedy contraction of the most attractive edge; then moves of nodes; then fusion with noisy proposals; the optimum.
+#: Each is at least as good as the one before it.
 SOLVERS = ("greedy", "kernighan-lin", "fusion-moves", "exact")
 
 _CLIP = 0.001
-_TOLERANCE = 1e-6  # of HiGHS, on costs that are 1 at most
+_TOLERANCE = 1e-6  # of HiGHS, for costs of at most 1
 
 Floats = NDArray[np.float64]
 NodeLabels = NDArray[np.int64]
 
 
 class NotProvedWarning(UserWarning):
-    """A solution may not be the best one."""
+    """A solution may not be optimal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What the exact solver found."""
+    """Result of the exact solver."""
 
     labels: NodeLabels  #: (N,)
     energy: float
-    bound: float  #: no partition has less energy, up to rounding
-    proved: bool  #: whether this is the best partition
+    bound: float  #: lower bound on the energy of any partition, up to rounding
+    proved: bool  #: whether this partition is proved optimal
 
 
 def edge_costs(probabilities: ArrayLike, beta: float = 0.5) -> Floats:
-    """w (E,) of the probabilities (E,) that edges are borders, clipped to [0.001, 0.999] so that no edge is certain.
+    """w (E,) from the probabilities (E,) that edges are borders, clipped to [0.001, 0.999] so that no edge is certain.
 
     >>> edge_costs([0.5, 0.25]).round(3) + 0
     array([0.   , 1.099])
@@ -62,7 +62,7 @@ def edge_costs(probabilities: ArrayLike, beta: float = 0.5) -> Floats:
 
 
 def energy(graph: Graph, costs: ArrayLike, labels: ArrayLike) -> float:
-    """E of the partition that node labels (N,) give.
+    """E of the partition given by node labels (N,).
 
     >>> energy(Graph(3, np.array([[0, 1], [1, 2]])), [2.0, -1.5], [0, 0, 1])
     -1.5
@@ -77,14 +77,14 @@ def energy(graph: Graph, costs: ArrayLike, labels: ArrayLike) -> float:
 def multicut(
     graph: Graph, costs: ArrayLike, solver: str = "kernighan-lin", *, time_limit: float = 60.0, seed: int = 0
 ) -> NodeLabels:
-    """Partition the nodes: labels (N,) from 0 on, in the order of each part's first node; every part is connected.
+    """Partition the nodes: labels (N,) from 0, in the order of each part's first node; every part is connected.
 
     Args:
         graph: nodes and edges
         costs: w (E,), attractive where positive
         solver: one of SOLVERS; all are deterministic
-        time_limit: seconds after which "exact" gives the best partition so far, with a NotProvedWarning
-        seed: of the noise of "fusion-moves"
+        time_limit: seconds after which "exact" returns the best partition so far, with a NotProvedWarning
+        seed: seed of the noise in "fusion-moves"
 
     >>> multicut(Graph(4, np.array([[0, 1], [1, 2], [2, 3]])), [1.0, -1.0, 1.0])
     array([0, 0, 1, 1])
@@ -109,7 +109,7 @@ def multicut(
     moves = solvers.KernighanLinMulticut()
     steps = {
         "greedy": [solvers.GreedyAdditiveMulticut()],
-        "kernighan-lin": [moves],  # itself starts with the greedy one
+        "kernighan-lin": [moves],  # starts from the greedy solution
         "fusion-moves": [moves, solvers.FusionMoveMulticut(proposal_generator=proposals, sub_solver=moves)],
     }
     labels = solvers.ChainedMulticutSolvers(steps[solver]).optimize(objective)
@@ -118,11 +118,11 @@ def multicut(
 
 
 def solve_exactly(graph: Graph, costs: ArrayLike, *, time_limit: float = 60.0) -> Solution:
-    """The best partition, by integer linear programming with cycle constraints added as they are needed.
+    """The optimal partition, by integer linear programming with cycle constraints added as needed.
 
-    y_e = 1 where edge e is cut: minimise Σ w_e y_e so that no cycle has exactly one cut edge, y_e ≤ Σ y_f over the
-    other edges f of each cycle. Constraints that the solution breaks are found by shortest paths. First without y being
-    integer, which is quick and often already enough to prove that Kernighan and Lin's partition is the best.
+    With y_e = 1 where edge e is cut, minimise Σ w_e y_e such that no cycle has exactly one cut edge: y_e ≤ Σ y_f over
+    the other edges f of each cycle. Violated constraints are found by shortest paths. The relaxation without integer y
+    is solved first; it is fast and often enough to prove that the Kernighan-Lin partition is optimal.
     """
     deadline = time.monotonic() + time_limit
     costs = _check(graph, costs)
@@ -165,7 +165,7 @@ def _check(graph: Graph, costs: ArrayLike) -> Floats:
 
 
 def joined_parts(graph: Graph, joined: NDArray[np.bool_]) -> NodeLabels:
-    """Connected components (N,) by the joined edges (E,), which SciPy numbers by their first nodes."""
+    """Connected components (N,) of the joined edges (E,), which SciPy numbers by their first nodes."""
     u, v = graph.edges[joined].T
     links = coo_array((np.ones(len(u)), (u, v)), shape=(graph.nodes, graph.nodes))
     return connected_components(links, directed=False)[1].astype(np.int64)
@@ -182,9 +182,9 @@ def _constraints(rows: list[tuple[int, list[int]]], edges: int) -> LinearConstra
 
 
 def _broken_cycles(graph: Graph, y: Floats) -> list[tuple[int, list[int]]]:
-    """Edges with shorter ways around them, y_e > Σ y_f, each with the edges f of the shortest one."""
+    """Edges with a shorter path around them, y_e > Σ y_f, each with the edges f of the shortest path."""
     u, v = graph.edges.T
-    lengths = np.maximum(y, 0) + 1e-9  # not 0, which would be no edge; of equal ways the one with fewer edges
+    lengths = np.maximum(y, 0) + 1e-9  # not 0, which would mean no edge; also prefers paths with fewer edges
     network = csr_array((lengths, (u, v)), shape=(graph.nodes, graph.nodes))
     candidates = np.flatnonzero(y > _TOLERANCE)
     sources, rows = np.unique(u[candidates], return_inverse=True)

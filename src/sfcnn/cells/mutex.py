@@ -1,12 +1,12 @@
-"""Mutex watershed: cells straight from affinities, without superpixels (Wolf et al. 2018).
+"""Mutex watershed: cells directly from affinities, without superpixels (Wolf et al. 2018).
 
-All pairs of pixels are sorted by strength. Those of the shortest radius attract with A − bias, longer ones repel with
-1 − A. From the strongest on, an attractive pair joins the clusters of its pixels unless a repulsive pair between these
-clusters was there before, and a repulsive pair forbids that the clusters of its pixels are ever joined. There is no
-threshold and no number of cells: every pair is looked at once, as in Kruskal's spanning tree.
+All pairs of pixels are sorted by strength. Pairs of the shortest radius attract with strength A − bias, longer ones
+repel with 1 − A. Starting from the strongest, an attractive pair merges the clusters of its two pixels unless an
+earlier repulsive pair separates them, and a repulsive pair forbids merging the clusters of its pixels from then on. No
+threshold and no number of cells are needed: every pair is visited once, as in Kruskal's spanning tree.
 
-Clusters with fewer pixels than a cell, such as those along membranes, are joined to the neighbour with the strongest
-affinity, one after the other: the minimum spanning forest, with costs 1 − A, that has its roots in the larger clusters.
+Clusters smaller than a cell, such as those along membranes, are merged one by one into the neighbour with the strongest
+affinity: the minimum spanning forest, with costs 1 − A, rooted in the larger clusters.
 """
 
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ from sfcnn.cells.metrics import Labels, Mask
 
 @dataclass(frozen=True)
 class MutexConfig:
-    """How a mutex watershed cuts an image.
+    """Settings of a mutex watershed.
 
     Args:
-        bias: taken off the affinities of short pairs; more makes more and smaller cells
-        stride: only every so many rows and columns have long pairs: faster, and fewer wrong ones that cut cells; to be
-            smaller than the longest radius, or else whole borders can be skipped
-        minimum_size: cells with fewer pixels are joined to a neighbour
-        membrane: pixels with at least this probability of membrane are left out, and go to the cells beside them in the
-            end; above 1, none is
+        bias: subtracted from the affinities of short pairs; a larger bias gives more and smaller cells
+        stride: use long pairs only at every this many rows and columns, which is faster and leaves fewer wrong pairs
+            that split cells; must be smaller than the longest radius, or whole borders can be missed
+        minimum_size: cells with fewer pixels are merged into a neighbour
+        membrane: pixels with at least this membrane probability are left out and finally assigned to adjacent cells;
+            above 1, no pixel is left out
     """
 
     bias: float = 0.2
@@ -53,12 +53,12 @@ class MutexConfig:
 def mutex_watershed(
     affinities: Affinities, settings: MutexConfig | None = None, mask: Mask | None = None
 ) -> NDArray[np.int64]:
-    """Label each pixel (H, W) with its cell, from 1 on without gaps.
+    """Label each pixel (H, W) with its cell, from 1 without gaps.
 
     Args:
-        affinities: of a slice; the shortest radius has to join all pixels, as 1 does
+        affinities: of one slice; the shortest radius must connect all pixels, as 1 does
         settings: if None, the defaults
-        mask: (H, W) pixels that take part; the others go to the cells beside them
+        mask: (H, W) pixels that take part; the others are assigned to adjacent cells
 
     >>> values = np.ones((2, 4, 4, 9), np.float32)
     >>> values[:, 0, :, 4] = values[:, 2, :, 5] = 0  # no pair from column 4 to column 5 is in one cell
@@ -82,12 +82,12 @@ def mutex_watershed(
         mask=None if mask is None else np.ascontiguousarray(mask),
     ).astype(np.int64)
     left = labels == 0
-    labels[left] = labels.max() + np.arange(1, left.sum() + 1)  # pieces of one pixel, joined below
+    labels[left] = labels.max() + np.arange(1, left.sum() + 1)  # clusters of one pixel, merged below
     return join_small(labels, pairs.part(short=True), settings.minimum_size)
 
 
 def join_small(labels: Labels, pairs: Pairs, minimum_size: int) -> NDArray[np.int64]:
-    """Join labels, from 1 on without gaps, of fewer pixels to others by their strongest pairs; all, if all are small.
+    """Merge labels (from 1, no gaps) with too few pixels into others by their strongest pairs; all, if all are small.
 
     >>> values = [0.9, 0.8, 0.2, 0.9]  # of the pairs along a row, seen from both ends
     >>> pairs = pixel_pairs(Affinities(np.array([[[[*values, np.nan]], [[np.nan, *values]]]]), radii=(1,)))
@@ -98,7 +98,7 @@ def join_small(labels: Labels, pairs: Pairs, minimum_size: int) -> NDArray[np.in
     edges, means, _ = region_affinities(labels, pairs)
     large = np.flatnonzero(sizes >= minimum_size)
     count = len(sizes)
-    # One more node binds all roots together more strongly than anything else, so that no other path does.
+    # One extra node connects all roots more strongly than anything else, so that no other path connects them.
     u = np.concatenate([edges[:, 0], np.full(len(large), count)])
     v = np.concatenate([edges[:, 1], large])
     costs = np.concatenate([2 - means, np.full(len(large), 0.5)])
@@ -112,14 +112,14 @@ def join_small(labels: Labels, pairs: Pairs, minimum_size: int) -> NDArray[np.in
 
 
 def _check_reach(pairs: Pairs, shape: tuple[int, ...]) -> None:
-    """Raise if steps along short pairs do not lead from each pixel to its neighbours, however many are taken.
+    """Raise if no sequence of short offsets leads from a pixel to its neighbours.
 
-    They do if the greatest common divisor of all determinants of two steps is 1; on a line, that of all steps.
+    One does if the determinants of all pairs of offsets have greatest common divisor 1; on a line, if the offsets do.
     """
     rows, columns = pairs.offsets[: pairs.short].T
     areas = np.outer(rows, columns) - np.outer(columns, rows) if min(shape) > 1 else rows + columns
     if max(shape) > 1 and np.gcd.reduce(np.abs(areas).ravel()) != 1:
         raise ValueError(
-            f"affinities of the shortest radius must join neighbouring pixels, got the steps "
+            f"affinities of the shortest radius must connect neighbouring pixels, got the offsets "
             f"{pairs.offsets[: pairs.short].tolist()}: train the network with 1 as the first radius"
         )

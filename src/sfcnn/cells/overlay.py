@@ -1,8 +1,8 @@
-"""A picture of where cells are split and merged.
+"""Draw where cells are split and merged.
 
-Every segment belongs to the cell with which it has most pixels in common, and every cell to the segment with which it
-has most. A pixel is in a split part if its segment is not the one of its cell, and in a merged part if its cell is not
-the one of its segment. Both are true of the seam of a border that is out of place.
+Every segment is assigned to the cell with which it shares the most pixels, and every cell to a segment likewise. A
+pixel is in a split part if its segment is not the one assigned to its cell, and in a merged part if its cell is not the
+one assigned to its segment. Both hold along a border that is out of place.
 """
 
 import math
@@ -29,14 +29,14 @@ COLORS = {
     "border out of place": (204, 121, 167),
 }
 _TINTS = {SPLIT: "split part", MERGED: "merged part", OUT_OF_PLACE: "border out of place"}
-_WIDTH = 512  # smaller pictures are enlarged, so that one can see their pixels and read the legend
+_WIDTH = 512  # smaller pictures are enlarged, so that pixels and the legend are legible
 _LINE = 20
 
 
 def mistakes(labels: Labels, truth: Labels) -> NDArray[np.uint8]:
-    """Which mistake each pixel of label images (H, W) is part of: SPLIT, MERGED or OUT_OF_PLACE, else RIGHT.
+    """Classify each pixel of label images (H, W) as SPLIT, MERGED, OUT_OF_PLACE or RIGHT.
 
-    Pixels of membrane, with label 0 in either image, are part of none.
+    Membrane pixels, with label 0 in either image, are RIGHT.
 
     >>> mistakes(np.array([[1, 1, 2, 3, 3, 3]]), np.array([[1, 1, 1, 0, 2, 2]]))
     array([[0, 0, 1, 0, 0, 0]], dtype=uint8)
@@ -69,12 +69,12 @@ def overlay(grey: NDArray[Any], labels: Labels, truth: Labels) -> NDArray[np.uin
 def check_picture(path: Path, *, overwrite: bool = False) -> None:
     """Raise if `path` cannot become a PNG file."""
     if path.suffix.lower() != ".png":
-        raise ValueError(f"picture {path} must end in .png")
+        raise ValueError(f"the picture must be a .png file, got {path}")
     check_output(path, overwrite=overwrite)
 
 
 def save_overlay(path: Path, picture: NDArray[np.uint8], title: str = "", *, overwrite: bool = False) -> None:
-    """Write an overlay (H, W, 3) as PNG with a title and a legend below it, whole or not at all."""
+    """Write an overlay (H, W, 3) as PNG with a title and a legend below it, atomically."""
     check_picture(path, overwrite=overwrite)
     zoom = math.ceil(_WIDTH / picture.shape[1])
     enlarged = Image.fromarray(picture.repeat(zoom, axis=0).repeat(zoom, axis=1))
@@ -96,16 +96,16 @@ def draw_mistakes(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write the overlay of one slice of a stack that was scored, cut at the threshold of the best V_rand.
+    """Write the overlay of one slice of a scored stack, at the threshold with the best V_rand.
 
     Args:
-        path: of the PNG file
-        grey: what is drawn on (Z, H, W), in [0, 1]
-        prediction: labels, a mask or probabilities of interior (Z, H, W), as `read_prediction` gives them
+        path: path of the PNG file
+        grey: background images (Z, H, W), in [0, 1]
+        prediction: labels, a mask or probabilities of interior (Z, H, W), as returned by `read_prediction`
         truth: true cells (Z, H, W)
-        scores: of the prediction
-        index: of the slice; None for that of the smallest V_rand
-        overwrite: replace a file that exists
+        scores: scores of the prediction
+        index: index of the slice; None for the one with the lowest V_rand
+        overwrite: replace an existing file
     """
     values = scores.v_rand.slices
     index = values.index(min(values)) if index is None else index
@@ -116,14 +116,14 @@ def draw_mistakes(
 
 
 def _main_partner(names: Labels, partners: Labels, counts: Labels, wanted: Labels) -> Labels:
-    """The partner with which each wanted name has most pixels in common; of equal ones, the first."""
+    """The partner with which each wanted name shares the most pixels; ties go to the first."""
     order = np.argsort(-counts, kind="stable")
     found, first = np.unique(names[order], return_index=True)
     return partners[order][first][np.searchsorted(found, wanted)]
 
 
 def _lines(labels: Labels) -> Mask:
-    """Pixels whose right or lower neighbour has another label, once membranes are filled: lines of one pixel."""
+    """Pixels whose right or lower neighbour has another label once membranes are filled: lines one pixel wide."""
     filled = fill_borders(labels)
     lines = np.zeros(labels.shape, np.bool_)
     lines[:-1] |= filled[:-1] != filled[1:]
@@ -132,7 +132,7 @@ def _lines(labels: Labels) -> Mask:
 
 
 def _legend(width: int, title: str) -> Image.Image:
-    """White text on black: the title, then the colours with their names, in as many lines as they need."""
+    """White text on black: the title, then the colours with their names, wrapped to the width."""
     font = ImageFont.load_default(size=13)
     legend = Image.new("RGB", (width, _LINE * (len(COLORS) + 2)))
     draw = ImageDraw.Draw(legend)

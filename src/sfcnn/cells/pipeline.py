@@ -1,11 +1,11 @@
 """From membrane probabilities to cells: superpixels, their graph, the cost of each edge, multicut (Beier et al. 2017).
 
-Affinities of pairs of pixels open two more ways: a lifted multicut, and a mutex watershed without superpixels.
+With affinities of pixel pairs there are two more methods: a lifted multicut, and a mutex watershed without superpixels.
 
-A slice turned by 90° gives cells turned by 90°, to the last pixel and with the same labels. As with superpixels, all is
-computed in one fixed orientation, and the exceptions are the same: probabilities that equal themselves turned by 180°.
-Stacks whose cells are joined through slices are turned as a whole. Affinities turn with the image if their number of
-orientations is divisible by 4; with others, cells are found in the orientation in which the image comes.
+Rotating a slice by 90° rotates its cells by 90°, exactly and with the same labels. As with superpixels, everything is
+computed in one fixed orientation, and the exceptions are the same: probabilities that are symmetric under 180°.
+Stacks whose cells are joined across slices are rotated as a whole. Affinities rotate with the image if their number of
+orientations is divisible by 4; otherwise cells are found in the orientation in which the image is given.
 """
 
 from collections.abc import Callable
@@ -31,15 +31,15 @@ from sfcnn.cells.superpixels import (
 )
 from sfcnn.cells.thinning import components, fill_borders
 
-#: Components between membranes; superpixels joined by a multicut; by a multicut that also hears long pairs; pixels
-#: joined by short pairs unless long ones forbid it.
+#: Components between membranes; superpixels joined by a multicut; by a multicut with long pairs too; pixels joined by
+#: short pairs unless long ones forbid it.
 METHODS = ("threshold", "multicut", "lifted-multicut", "mutex-watershed")
 
-#: Those that need affinities, and those that join superpixels, for which there are forests.
+#: Methods that need affinities, and methods that join superpixels and can use a forest.
 BY_AFFINITIES = ("lifted-multicut", "mutex-watershed")
 BY_SUPERPIXELS = ("multicut", "lifted-multicut")
 
-_LARGEST = 1e9  # of the settings that have no limit by their meaning
+_LARGEST = 1e9  # upper limit of settings that have no natural one
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,16 @@ class CellsConfig:
     """How cells are found; the numbers are those of Beier et al. for ISBI 2012.
 
     Args:
-        superpixels: what is joined to cells
-        beta: β of the edge costs; above ½ there are more and smaller cells
-        solver: of the multicut: "greedy", "kernighan-lin", "fusion-moves", "exact"; the last not of the lifted one
-        time_limit: seconds for "exact", for each multicut
-        joined: find cells that continue through the slices of a stack, instead of cells in each slice by itself
-        across_weight: of edges across slices: their costs are multiplied by this and by their area, relative to the
-            largest one
-        method: one of METHODS; "threshold" is that of the superpixels
-        lifted: of the method "lifted-multicut"
-        mutex: of the method "mutex-watershed"
+        superpixels: settings of the superpixels that are joined into cells
+        beta: β of the edge costs; values above ½ give more and smaller cells
+        solver: of the multicut: "greedy", "kernighan-lin", "fusion-moves", or "exact" (not for the lifted multicut)
+        time_limit: time limit of "exact" for each multicut, in seconds
+        joined: find cells that continue across the slices of a stack, instead of cells in each slice separately
+        across_weight: weight of edges across slices: their costs are multiplied by this and by their area, relative to
+            the largest one
+        method: one of METHODS; "threshold" uses the threshold of the superpixels
+        lifted: settings of the method "lifted-multicut"
+        mutex: settings of the method "mutex-watershed"
     """
 
     superpixels: SuperpixelsConfig = field(default_factory=SuperpixelsConfig)
@@ -74,7 +74,7 @@ class CellsConfig:
         if self.method not in METHODS:
             raise ValueError(f"unknown method {self.method!r}, choose one of {list(METHODS)}")
         if self.joined and self.method != "multicut":
-            raise ValueError(f"cells are joined through slices by the method 'multicut', got {self.method!r}")
+            raise ValueError(f"joining cells across slices needs the method 'multicut', got {self.method!r}")
         solvers = LIFTED_SOLVERS if self.method == "lifted-multicut" else SOLVERS
         if self.solver not in solvers:
             raise ValueError(f"unknown solver {self.solver!r}, choose one of {list(solvers)}")
@@ -93,19 +93,19 @@ def find_cells(
     report: Callable[[float], None] = lambda done: None,
     affinities: Affinities | None = None,
 ) -> NDArray[np.int64]:
-    """Label each pixel with its cell, from 1 on: (H, W) or (Z, H, W) as the membrane probabilities.
+    """Label each pixel with its cell, from 1: (H, W) or (Z, H, W) like the membrane probabilities.
 
-    Without a forest the probability of a border is the mean probability along the edge. Edges across slices always
-    have that one, since forests learn from borders within slices. In a stack no label is in two slices unless cells are
-    `joined`.
+    Without a forest, the probability of a border is the mean probability along the edge. Edges across slices always use
+    the mean, because forests learn from borders within slices. In a stack, no label occurs in two slices unless cells
+    are `joined`.
 
     Args:
         probabilities: of membrane, in [0, 1]
-        settings: if None, the defaults, with superpixels as the forest has learned from
+        settings: if None, the defaults, with the superpixels that the forest was trained on
         forest: classifies edges by their features, see `sfcnn.cells.learn_forest`
-        raw: the image that the probabilities were predicted from, for a forest that has learned from such
-        report: called with the fraction of the slices that is done; slices that are joined are done all at once
-        affinities: of the pairs of pixels, for the methods "lifted-multicut" and "mutex-watershed"
+        raw: the image that the probabilities were predicted from, for a forest that was trained on raw images
+        report: called with the fraction of slices that is done; joined slices are done all at once
+        affinities: of pixel pairs, for the methods "lifted-multicut" and "mutex-watershed"
 
     >>> from sfcnn.cells import find_cells
     >>> wall = np.zeros((40, 60), np.float32)
@@ -123,9 +123,9 @@ def find_cells(
     if forest is None or not forest.needs_raw:
         raw = None
     elif raw is None:
-        raise ValueError("the forest has learned from raw images: pass those of the probabilities")
+        raise ValueError("the forest was trained on raw images: pass the raw image that belongs to the probabilities")
     if forest is not None and settings.method not in BY_SUPERPIXELS:
-        raise ValueError(f"a forest is for the methods {list(BY_SUPERPIXELS)}, got {settings.method!r}")
+        raise ValueError(f"a forest needs one of the methods {list(BY_SUPERPIXELS)}, got {settings.method!r}")
     affinities = _needed(affinities, settings.method, probabilities.shape)
     if probabilities.ndim == 3 and not settings.joined:
         labels = np.empty(probabilities.shape, dtype=np.int64)
@@ -154,10 +154,10 @@ def describe(
     *,
     standardized: bool = True,
 ) -> tuple[NDArray[np.int64], RegionGraph, Features]:
-    """Superpixels, their graph and the features of its edges, as forests see them.
+    """Superpixels, their graph and the features of its edges, the input of forests.
 
-    Like the network, a forest should not depend on brightness and contrast: each slice of `raw` is brought to mean 0
-    and deviation 1, unless `standardized` is False, for forests of version 0.1.
+    Like the network, a forest should not depend on brightness and contrast: each slice of `raw` is scaled to mean 0 and
+    standard deviation 1, unless `standardized` is False, for forests of version 0.1.
     """
     probabilities = check_probabilities(probabilities)
     labels = superpixels(probabilities, settings)
@@ -169,10 +169,10 @@ def describe(
 
 
 def _standardize(images: NDArray[Any]) -> NDArray[np.float32]:
-    """Each slice of (…, H, W) as the network gets it."""
+    """Standardise each slice of (…, H, W) as for the network."""
     import torch
 
-    from sfcnn.segmentation.crops import standardize  # slow to import, and forests without raw images do not need it
+    from sfcnn.segmentation.crops import standardize  # slow to import, not needed by forests without raw images
 
     slices = np.ascontiguousarray(images, dtype=np.float64).reshape(-1, *images.shape[-2:])
     return np.stack([standardize(torch.from_numpy(one)).numpy() for one in slices]).reshape(images.shape)
@@ -184,8 +184,8 @@ def _needed(affinities: Affinities | None, method: str, shape: tuple[int, ...]) 
         return None
     if affinities is None:
         raise ValueError(
-            f"the method {method!r} needs affinities: pass those of a network that was trained with some, or choose "
-            f"one of {[name for name in METHODS if name not in BY_AFFINITIES]}"
+            f"the method {method!r} needs affinities: pass those of a network that was trained with affinities, or "
+            f"choose one of {[name for name in METHODS if name not in BY_AFFINITIES]}"
         )
     if affinities.shape != shape:
         raise ValueError(
@@ -221,7 +221,7 @@ def _upright_cells(
         borders = np.where(
             np.isnan(short), borders, (1 - settings.lifted.short) * borders + settings.lifted.short * short
         )
-        # Pairs from or to a membrane are in no cell, which says nothing of the cells beside it.
+        # Pixels on a membrane are in no cell, so their pairs say nothing about the adjacent cells.
         inside = np.where(probabilities < threshold, regions, 0)
         lifted, lifted_costs = lifted_edges(inside, graph.nodes, pairs, settings.beta, settings.lifted)
         costs = edge_costs(borders, settings.beta)

@@ -1,4 +1,4 @@
-"""Scores of any segmentation: its numbers are labels of cells, a mask, or probabilities."""
+"""Score any segmentation, given as cell labels, a mask, or probabilities."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ KINDS = ("membrane", "interior", "labels")
 
 
 class Reading(NamedTuple):
-    """A segmentation and how it was read."""
+    """A segmentation and how it was interpreted."""
 
     meaning: str  #: in words
     values: NDArray[Any]  #: labels (int64), a mask of interior (bool) or probabilities of interior (float32)
@@ -31,15 +31,15 @@ def score(
 ) -> StackScores:
     """Compare a segmentation (Z, H, W) or (H, W) with the truth by the scores of the ISBI 2012 challenge.
 
-    Probabilities are tried at the thresholds 0, 0.1, …, 1. Borders of masks and probabilities are thinned; labels are
-    taken as they are. See `read_prediction` for how the numbers are read.
+    Probabilities are scored at the thresholds 0, 0.1, …, 1. Borders of masks and probabilities are thinned; labels are
+    used as they are. See `read_prediction` for how values are interpreted.
 
     Args:
         prediction: labels, a mask, or probabilities
-        truth: cells with a number each, 0 on membranes, or a mask that is not 0 inside cells
-        kind: of the prediction, one of KINDS; None to decide by its numbers
-        truth_labels: whether the truth has labels; None to decide by its numbers
-        report: called with the fraction of the slices that is done
+        truth: labels with a number for each cell and 0 on membranes, or a mask that is not 0 inside cells
+        kind: of the prediction, one of KINDS; None to infer it from the values
+        truth_labels: whether the truth holds labels; None to infer it from the values
+        report: called with the fraction of slices that is done
 
     >>> from sfcnn.cells import score
     >>> truth = np.array([[True, True, False, True, True]])
@@ -54,11 +54,11 @@ def score(
 
 
 def read_prediction(prediction: ArrayLike, kind: str | None = None, name: object = "the prediction") -> Reading:
-    """Decide what the numbers of a segmentation mean.
+    """Interpret the values of a segmentation.
 
-    Two values, of which one is 0, are a mask. Other whole numbers are labels, except those of 8 and 16 bits: these are
+    Two values, one of them 0, are a mask. Other integers are labels, except 8-bit and 16-bit ones: these are
     probabilities from black to white, like floats from 0 to 1. Unless `kind` says otherwise, masks are bright inside
-    cells, and probabilities are those of membrane. `name` is for errors.
+    cells, and probabilities are those of membrane. `name` is used in error messages.
 
     >>> read_prediction([[0, 255]]).meaning, read_prediction([[0.0, 0.7, 1.0]]).meaning
     ('a mask that is 255 inside cells', 'probabilities of membrane, values from 0 to 1')
@@ -83,7 +83,7 @@ def read_prediction(prediction: ArrayLike, kind: str | None = None, name: object
 
 
 def read_truth(truth: ArrayLike, *, labels: bool | None = None, name: object = "the truth") -> NDArray[np.int64]:
-    """True cells, 0 on membranes: the labels of an array, or the numbered cells of a mask of their interior.
+    """True cells, 0 on membranes: the labels of an array, or the labelled components of an interior mask.
 
     >>> read_truth([[9, 9, 0, 9]]), read_truth([[9, 9, 0, 9]], labels=True)
     (array([[1, 1, 0, 2]]), array([[9, 9, 0, 9]]))
@@ -95,7 +95,7 @@ def read_truth(truth: ArrayLike, *, labels: bool | None = None, name: object = "
         values = np.unique(array)
         raise ValueError(
             f"{name} has {len(values)} values from {values[0]:g} to {values[-1]:g}, "
-            "expected a mask of two: 0 for membrane, and another for the interior of cells"
+            "expected a two-valued mask: 0 for membrane, another value for the interior of cells"
         )
     return truth_cells(array != 0).reshape(array.shape)
 
@@ -108,12 +108,14 @@ def _with_pixels(values: ArrayLike, name: object) -> NDArray[Any]:
 
 
 def _has_two_values(array: NDArray[Any]) -> bool:
-    """Whether it is 0 and one value above that at most."""
+    """Whether it holds only 0 and at most one positive value."""
     mask: Mask = (array == 0) | (array == array.max())
     return bool(mask.all() and array.max() >= 0)
 
 
 def _as_labels(array: NDArray[Any], name: object) -> NDArray[np.int64]:
     if array.min() < 0 or (array.dtype.kind == "f" and (array % 1 != 0).any()):
-        raise ValueError(f"{name} has no labels: whole numbers from 0 on, but {array.min():g} … {array.max():g}")
+        raise ValueError(
+            f"{name} does not hold labels: expected non-negative integers, got {array.min():g} … {array.max():g}"
+        )
     return array.astype(np.int64)

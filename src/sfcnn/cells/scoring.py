@@ -1,8 +1,8 @@
 """Scores of whole stacks: slice by slice, the mean over slices, the best threshold (the evaluation of ISBI 2012).
 
-A map of probabilities is cut at each threshold t into interior (value > t) and membrane, its borders are thinned, and
-each slice is scored on its own. The score of a stack at t is the mean over its slices, and the score of a stack is the
-best over t, which V_rand and V_info choose each for itself. A mask needs one threshold, and a label image none.
+A probability map is divided at each threshold t into interior (value > t) and membrane, its borders are thinned, and
+each slice is scored separately. The score of a stack at t is the mean over its slices, and the score of a stack is the
+best over t, chosen separately for V_rand and V_info. A mask needs one threshold, a label image none.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from sfcnn.cells.metrics import (
 )
 from sfcnn.cells.thinning import components, thin_borders
 
-#: 0, 0.1, …, 1 as sums of 0.1, like the challenge's: the last one is a rounding below 1, and pixels of 1 are above it.
+#: 0, 0.1, …, 1 as sums of 0.1, as in the challenge: the last one is just below 1, so pixels of 1 are above it.
 THRESHOLDS = tuple(accumulate(repeat(0.1, 10), initial=0.0))
 
 
@@ -34,8 +34,8 @@ THRESHOLDS = tuple(accumulate(repeat(0.1, 10), initial=0.0))
 class Score:
     """One kind of score of a stack."""
 
-    best: float  #: mean over slices, at the threshold where it is best
-    threshold: float | None  #: that threshold, the first if there are several; None for label images
+    best: float  #: mean over slices, at the best threshold
+    threshold: float | None  #: the best threshold, the first if there are several; None for label images
     means: tuple[float, ...]  #: over slices, at each threshold
     slices: tuple[float, ...]  #: of each slice, at the best threshold
 
@@ -50,13 +50,13 @@ class CellScore(Score):
 
 @dataclass(frozen=True)
 class StackScores:
-    """All scores of a stack. Those of pixels compare membranes, which label images do not draw: None."""
+    """All scores of a stack. Pixel scores compare membranes and are None for label images, which have none."""
 
     thresholds: tuple[float, ...]  #: empty for label images
     v_rand: CellScore
     v_info: CellScore
-    f1: Score | None  #: of the pixels of membrane, before thinning
-    pixel_error: Score | None  #: fraction of pixels that are wrong, before thinning; the smaller the better
+    f1: Score | None  #: of the membrane pixels, before thinning
+    pixel_error: Score | None  #: fraction of wrong pixels, before thinning; smaller is better
 
     def as_json(self) -> dict[str, Any]:
         """Plain dicts, lists and numbers."""
@@ -64,7 +64,7 @@ class StackScores:
 
 
 def truth_cells(interior: Mask) -> NDArray[np.int64]:
-    """Number the cells of a true mask (Z, H, W) of interior, slice by slice: its 4-connected components."""
+    """Label the cells of a true interior mask (Z, H, W), slice by slice: its 4-connected components."""
     return np.stack([components(part) for part in _as_stack(interior)])
 
 
@@ -99,15 +99,15 @@ def score_probabilities(
     """
     interior, truth = _check(interior, truth)
     if not thresholds:
-        raise ValueError("at least one threshold is needed")
+        raise ValueError("expected at least one threshold, got an empty list")
     if not 0 <= interior.min() <= interior.max() <= 1:  # false for NaN too
         raise ValueError(f"probabilities must be in 0 … 1, got {interior.min():g} … {interior.max():g}")
     slices = []
     for number, (probabilities, cells) in enumerate(zip(interior, truth, strict=True), start=1):
-        # In float64, lest a threshold be rounded to the precision of the map.
+        # In float64, so that thresholds are not rounded to the precision of the map.
         slices.append([_score_slice(probabilities.astype(np.float64) > t, cells) for t in thresholds])
         report(number / len(interior))
-    # Of each score, a table [threshold][slice].
+    # A table [threshold][slice] for each score.
     rand, info, hits, mistakes = ([[part[k] for part in row] for row in zip(*slices, strict=True)] for k in range(4))
     return StackScores(
         tuple(thresholds),

@@ -3,12 +3,11 @@
 p ≥ threshold is membrane; d is the signed distance to it, positive outside; local maxima of the smoothed d are seeds,
 and a watershed floods the smoothed −d from them. There are far more superpixels than cells: a multicut joins them.
 
-Rotation. Flooding gives a pixel that two seeds reach at the same height to the one that comes first in the order of
-rows, and a Gaussian filter that sums along one axis first leaves the last bits to that order. Instead of making each
-step symmetric, the image is turned by the quarter turns that bring it into one fixed orientation, and the result is
-turned back. So L(R p) = R L(p) for rotations R by 90°, to the last pixel and with the same labels, for every p but
-those that equal themselves turned by 180°: there a pixel midway between two seeds has to fall to one of them, and the
-result is one of the two that are each other's half turn.
+Rotation. If two seeds reach a pixel at the same height, flooding assigns it to the first one in row order, and the last
+bits of a separable Gaussian filter depend on the order of its axes. Instead of making each step symmetric, the image is
+rotated by quarter turns into one fixed orientation, and the result is rotated back. So L(R p) = R L(p) for rotations R
+by 90°, exactly and with the same labels, for every p that is not symmetric under 180°: in a symmetric p, a pixel midway
+between two seeds must go to one of them, and the result is one of two that differ by a half turn.
 """
 
 from dataclasses import dataclass
@@ -28,14 +27,14 @@ _EIGHT = np.ones((3, 3), dtype=bool)  # pixels touch at corners too
 
 @dataclass(frozen=True)
 class SuperpixelsConfig:
-    """How superpixels are made; the defaults are those of Beier et al. for ISBI 2012.
+    """How superpixels are computed; the defaults are those of Beier et al. for ISBI 2012.
 
     Args:
-        threshold: pixels of at least this probability are membrane
+        threshold: pixels with at least this probability are membrane
         minimum_membrane: membrane fragments with fewer pixels are removed
         minimum_size: superpixels with fewer pixels are merged into their neighbours
-        seed_sigma: σ of the Gaussian on the distance in which seeds are sought, in pixels
-        flood_sigma: σ of the Gaussian on the distance that is flooded
+        seed_sigma: σ of the Gaussian that smooths the distance before seeds are found, in pixels
+        flood_sigma: σ of the Gaussian that smooths the distance before flooding, in pixels
     """
 
     threshold: float = 0.3
@@ -54,9 +53,9 @@ class SuperpixelsConfig:
 
 
 def superpixels(probabilities: ArrayLike, settings: SuperpixelsConfig | None = None) -> NDArray[np.int64]:
-    """Label each pixel of a slice (H, W), or of each slice of a stack (Z, H, W), from 1 on without gaps.
+    """Label each pixel of a slice (H, W), or of each slice of a stack (Z, H, W), from 1 without gaps.
 
-    Slices are independent; the labels of each slice continue those of the slice before it.
+    Slices are independent; the labels of each slice continue those of the slice before.
 
     >>> wall = np.zeros((4, 9))
     >>> wall[:, 5] = 1
@@ -77,10 +76,10 @@ def superpixels(probabilities: ArrayLike, settings: SuperpixelsConfig | None = N
 
 
 def check_probabilities(probabilities: ArrayLike) -> NDArray[np.floating]:
-    """A slice or stack of membrane probabilities as floats, or a ValueError."""
+    """Return a slice or stack of membrane probabilities as an array; raise ValueError if it is not one."""
     array = np.asarray(probabilities)
     if array.ndim not in (2, 3) or not array.size:
-        raise ValueError(f"expected probabilities of shape (H, W) or (Z, H, W) with pixels in them, got {array.shape}")
+        raise ValueError(f"expected non-empty probabilities of shape (H, W) or (Z, H, W), got {array.shape}")
     if not np.issubdtype(array.dtype, np.floating):
         raise ValueError(f"expected probabilities as floats in [0, 1], got {array.dtype}; divide 8-bit images by 255")
     low, high = array.min(), array.max()
@@ -90,16 +89,15 @@ def check_probabilities(probabilities: ArrayLike) -> NDArray[np.floating]:
 
 
 def turn(image: NDArray[Number], turns: int) -> NDArray[Number]:
-    """Turn the slices (..., H, W) by a number of quarter turns, counter-clockwise."""
+    """Rotate slices (..., H, W) by a number of quarter turns, counter-clockwise."""
     return np.rot90(image, turns, axes=(-2, -1))
 
 
 def upright_turns(probabilities: NDArray[np.floating], threshold: float) -> int:
     """Quarter turns k to the fixed orientation of an image or stack: turn(p, k) is the same for p and all turn(p, j).
 
-    It is the orientation whose membrane mask comes first in the order of its shape, then of its bytes; only images with
-    a symmetric mask are ordered by their probabilities. So small errors in p, such as a network's rounding, rarely
-    change it.
+    It is the orientation whose membrane mask comes first when ordered by shape, then by bytes; only images with a
+    symmetric mask are ordered by their probabilities. Small errors in p, such as rounding, therefore rarely change it.
     """
 
     membrane = probabilities >= threshold
@@ -120,7 +118,7 @@ def _of_slice(probabilities: NDArray[np.floating], settings: SuperpixelsConfig) 
         return np.ones(probabilities.shape, dtype=np.int64)
     distance = signed_distance(membrane)
     seeds, count = ndimage.label(local_maxima(_smooth(distance, settings.seed_sigma)), _EIGHT)
-    if not count:  # smoothed until it is flat
+    if not count:  # smoothed until flat
         return np.ones(probabilities.shape, dtype=np.int64)
     height = -_smooth(distance, settings.flood_sigma)
     labels = watershed(height, seeds)
@@ -136,14 +134,14 @@ def _of_slice(probabilities: NDArray[np.floating], settings: SuperpixelsConfig) 
 def signed_distance(membrane: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Distance of pixels (H, W) to the nearest membrane pixel; inside it, 1 − distance to the nearest other pixel.
 
-    It is 1 beside the membrane, 0 on its outermost pixels and negative deeper in it. Both kinds of pixels must occur.
+    It is 1 next to the membrane, 0 on its outermost pixels and negative deeper inside. Both kinds of pixels must occur.
     """
     return _distance(~membrane) - np.maximum(_distance(membrane) - 1, 0)
 
 
 def _distance(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Distance of each pixel to the nearest pixel outside the mask."""
-    # The distances of bioimage-cpp are float32, but its nearest pixels are exact, as are the squares of int32.
+    # bioimage-cpp computes distances in float32, but its nearest pixels are exact, as are the squares in int32.
     y, x = distance_transform(mask, return_distances=False, return_indices=True)
     y -= np.arange(mask.shape[0], dtype=np.int32)[:, None]
     x -= np.arange(mask.shape[1], dtype=np.int32)
@@ -158,7 +156,7 @@ def _smooth(image: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
 
 
 def _drop_small(labels: NDArray[np.integer], minimum: int) -> NDArray[np.integer]:
-    """Labels with those of fewer than `minimum` pixels set to 0."""
+    """Set labels with fewer than `minimum` pixels to 0."""
     if minimum <= 1:
         return labels
     keep = np.bincount(labels.ravel()) >= minimum

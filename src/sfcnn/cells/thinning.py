@@ -4,7 +4,7 @@ Scores that compare cells should not depend on how thick a membrane was drawn. T
 it is scored: its 4-connected components grow into the membrane, all at the same speed, until they meet. The truth is
 not thinned.
 
-The other way round, `draw_borders` parts the cells of a label image by lines, as the challenge expects its entries.
+Conversely, `draw_borders` separates the cells of a label image by lines, as the challenge expects of submissions.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ _OUTSIDE = -1
 
 
 def components(interior: Mask) -> NDArray[np.int64]:
-    """Number the 4-connected components of a mask (H, W): 0 outside, then 1, 2, … in the order of rows.
+    """Label the 4-connected components of a mask (H, W): 0 outside, then 1, 2, … in row order.
 
     >>> components(np.array([[True, False], [False, True]]))
     array([[1, 0],
@@ -29,12 +29,12 @@ def components(interior: Mask) -> NDArray[np.int64]:
 
 
 def thin_borders(interior: Mask) -> NDArray[np.int64]:
-    """Let the components of a mask (H, W) of cell interior grow until only dams, label 0, part them.
+    """Grow the components of a cell interior mask (H, W) until only dams, label 0, separate them.
 
-    Labels stay in one piece, and no two 4-neighbours have different labels above 0. Dams are one pixel wide: each of
-    their pixels touches two labels, but for those that no label reaches since dams surround them. They lie in the
-    middle of the membrane, half a pixel beside it if its width is even. A mask without interior becomes one component
-    that fills the image: flooding finds a single basin in a flat landscape.
+    Labels stay connected, and no two 4-neighbours have different labels above 0. Dams are one pixel wide: each of their
+    pixels touches two labels, except those that no label reaches because dams surround them. They lie in the middle of
+    the membrane, or half a pixel off if its width is even. A mask without interior becomes one component that fills the
+    image: flooding finds a single basin in a flat landscape.
 
     >>> thin_borders(np.array([[True, False, False, False, True]]))
     array([[1, 1, 0, 2, 2]])
@@ -48,7 +48,7 @@ def thin_borders(interior: Mask) -> NDArray[np.int64]:
 
 
 def fill_borders(labels: Labels) -> NDArray[np.int64]:
-    """Let the labels of an image (H, W) grow over all pixels with label 0, so that no dams are left.
+    """Grow the labels of an image (H, W) over all pixels with label 0, so that no dams are left.
 
     >>> fill_borders(np.array([[3, 0, 0, 5]]))
     array([[3, 3, 5, 5]])
@@ -57,10 +57,10 @@ def fill_borders(labels: Labels) -> NDArray[np.int64]:
 
 
 def draw_borders(labels: Labels) -> Mask:
-    """The interior of cells in label images (H, W) or (Z, H, W): all pixels but lines between touching cells.
+    """The interior of cells in label images (H, W) or (Z, H, W): all pixels except lines between touching cells.
 
-    Of two 4-neighbours with different labels the one with the larger label becomes border, so that lines are one pixel
-    wide, and turn with the image. Slices are drawn on their own, and pixels of label 0 are border too.
+    Of two 4-neighbours with different labels, the one with the larger label becomes border, so lines are one pixel wide
+    and rotate with the image. Slices are processed separately; pixels with label 0 are border too.
 
     >>> draw_borders(np.array([[1, 1, 2, 2, 0]])).astype(int)
     array([[1, 1, 0, 1, 0]])
@@ -69,7 +69,7 @@ def draw_borders(labels: Labels) -> Mask:
     for axis in (-2, -1):
         shifted = np.moveaxis(labels, axis, 0)
         before, after = shifted[:-1], shifted[1:]
-        inside = np.moveaxis(interior, axis, 0)  # a view: what is set here is set there
+        inside = np.moveaxis(interior, axis, 0)  # a view, so this writes to `interior`
         inside[:-1] &= (before <= after) | (after == 0)
         inside[1:] &= (after <= before) | (before == 0)
     return interior
@@ -78,9 +78,9 @@ def draw_borders(labels: Labels) -> Mask:
 def _grow(pixels: NDArray[np.int64], width: int) -> None:
     """Grow labels in place over pixels of 0; `pixels` are rows of `width`, in a frame of `_OUTSIDE`.
 
-    Fields of a chessboard have neighbours of the other colour only. All black ones that a single label has reached take
-    it at once, then all white ones, and so on: fronts move on by a pixel each time, and different labels never become
-    neighbours. (`watershed_line=True` of scikit-image lets labels leak through dams and makes some two pixels wide.)
+    On a chessboard, all 4-neighbours of a square have the other colour. All black pixels reached by a single label take
+    it at once, then all white ones, and so on: fronts advance by one pixel each time, and different labels never become
+    neighbours. (`watershed_line=True` in scikit-image lets labels leak through dams and makes some two pixels wide.)
     """
     steps = np.array([-width, -1, 1, width])
     membrane = np.flatnonzero(pixels == 0)
@@ -90,7 +90,7 @@ def _grow(pixels: NDArray[np.int64], width: int) -> None:
     while now.size or then.size:
         around = pixels[now[:, None] + steps]
         labels = around.max(axis=1)
-        alone = ((around <= 0) | (around == labels[:, None])).all(axis=1)  # else it is a dam, and stays one
+        alone = ((around <= 0) | (around == labels[:, None])).all(axis=1)  # otherwise it is a dam and stays one
         pixels[now[alone]] = labels[alone]
         beyond = (now[alone, None] + steps).reshape(-1)
         now, then = np.union1d(then, beyond[pixels[beyond] == 0]), now[:0]
@@ -100,4 +100,4 @@ def _check(interior: Mask) -> None:
     if interior.ndim != 2 or not interior.size:
         raise ValueError(f"interior must be an image (H, W), got shape {interior.shape}")
     if interior.dtype != np.bool_:
-        raise ValueError(f"interior must be a mask of bool, got {interior.dtype}: compare it with a threshold")
+        raise ValueError(f"interior must be a boolean mask, got {interior.dtype}: compare it with a threshold")

@@ -1,4 +1,4 @@
-"""Settings of the multicut from slices whose cells are known."""
+"""Choose multicut settings on slices with known cells."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,16 +19,16 @@ def choose_beta(
     settings: CellsConfig | None = None,
     betas: Sequence[float] = BETAS,
 ) -> float:
-    """The β whose cells, by mean probabilities along edges, have the greatest V_rand; the nearest to ½ of equals.
+    """The β with the highest V_rand, for cells from mean probabilities along edges; ties go to the one nearest to ½.
 
-    The mean probability along an edge is not the probability that it is a border: β takes up what is between them,
-    which differs from network to network. A forest does so by itself.
+    The mean probability along an edge is not the probability that it is a border: β corrects for the difference, which
+    varies from network to network. A forest needs no such correction.
 
     Args:
         probabilities: of membrane, (Z, H, W)
         truth: the cells of these slices, 0 on membranes
-        settings: of the cells, but for β
-        betas: to choose from
+        settings: settings of the cells, except β
+        betas: candidate values
 
     >>> from sfcnn.segmentation.synthetic import synthetic_membranes
     >>> from sfcnn.cells.scoring import truth_cells

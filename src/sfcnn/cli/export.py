@@ -1,4 +1,4 @@
-"""`sfcnn export`: the network of a run as a file that needs no sfcnn."""
+"""`sfcnn export`: write the network of a run to a file that runs without sfcnn."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sfcnn.cli.parser import Parser, add_overwrite
 
-#: What a format's files are called.
+#: File suffix of each format.
 SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
 
 
@@ -14,10 +14,10 @@ def parser(prog: str) -> Parser:
     """Options of `sfcnn export`."""
     parser = Parser(
         prog,
-        description="Write the best network of a run as a file that needs no sfcnn: for PyTorch (.pt2, a program of\n"
-        "torch.export) or for onnxruntime and others (.onnx). It takes images (batch, channels, height, width) of any\n"
-        "number and size, prepared as in training, and returns logits; its metadata name the classes. The file is\n"
-        "run and compared with the network before it is put in its place.",
+        description="Write the best network of a run to a file that runs without sfcnn: for PyTorch (.pt2, a\n"
+        "torch.export program) or for ONNX runtimes (.onnx). It takes images (batch, channels, height, width) of any\n"
+        "batch size, height and width, prepared as in training, and returns logits; its metadata contains the class\n"
+        "names. The exported file is run and compared with the original network before it is saved.",
         examples=(
             f"{prog} runs/small --format onnx",
             f"{prog} isbi2012 --format torch --out membranes.pt2",
@@ -29,7 +29,7 @@ def parser(prog: str) -> Parser:
         metavar="RUN",
         help="directory that `sfcnn classify train` or `sfcnn segment train` made, or isbi2012, which comes with sfcnn",
     )
-    parser.add_argument("--format", choices=SUFFIXES, required=True, help="of the file")
+    parser.add_argument("--format", choices=SUFFIXES, required=True, help="format of the file")
     parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: RUN/model.pt2 or .onnx)")
     add_overwrite(parser)
     return parser
@@ -44,7 +44,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     suffix = SUFFIXES[arguments.format]
     directory = find_run(arguments.run)
     if arguments.out is None and directory != arguments.run:
-        raise ValueError(f"{arguments.run} comes with sfcnn, where nothing can be added: pass --out FILE")
+        raise ValueError(f"{arguments.run} is shipped with sfcnn and cannot be written to: pass --out FILE")
     out: Path = arguments.out or directory / f"model{suffix}"
     if out.suffix != suffix:
         raise ValueError(f"output {out} must end in {suffix} for the format {arguments.format}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sfcnn.cli.parser import Parser
 
-_MOST_PICTURES = 360  # of one filter; each is a picture
+_MOST_PICTURES = 360  # of one filter
 
 
 def parser(prog: str) -> Parser:
@@ -21,11 +21,13 @@ def parser(prog: str) -> Parser:
     )
     parser.add_argument(
         "--basis",
-        help="bandlimited (default), averaged, paper or pixels; only for weights that do not name theirs",
+        help="bandlimited (default), averaged, paper or pixels; only for weights that do not record their basis",
     )
-    parser.add_argument("--kernel-size", type=int, help="side of the grid, odd (default 9, or what the weights have)")
-    parser.add_argument("--orientations", type=int, help="number of rotations to draw (default 16, or the weights')")
-    parser.add_argument("--seed", type=int, default=0, help="of the random filter (default 0)")
+    parser.add_argument("--kernel-size", type=int, help="side of the grid, odd (default 9, or that of the weights)")
+    parser.add_argument(
+        "--orientations", type=int, help="number of rotations to draw (default 16, or that of the weights)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random filter (default 0)")
     parser.add_argument(
         "--weights", type=Path, help="draw a learned filter from this state dict (.safetensors, or torch.save)"
     )
@@ -37,7 +39,7 @@ def parser(prog: str) -> Parser:
     parser.add_argument(
         "--out", type=Path, default=Path("filters"), help="directory for the pictures (default filters)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace pictures that exist")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing pictures")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""`sfcnn info`: versions, device, threads and the kernel in use, to be quoted with a question or a measurement."""
+"""`sfcnn info`: versions, device, threads and the kernel in use, to include in bug reports and benchmarks."""
 
 import argparse
 import os
@@ -7,12 +7,12 @@ from sfcnn.cli.parser import Parser
 
 
 def parser(prog: str) -> Parser:
-    """It takes no options."""
+    """The command takes no options."""
     return Parser(
         prog,
         description="Print versions, processor, device, threads, and which kernel computes group convolutions:\n"
-        "compiled, with the instruction set that it uses, or PyTorch's own operators, and why. SFCNN_KERNEL=0 in\n"
-        "the environment turns the compiled kernel off.",
+        "the compiled one, with its instruction set, or PyTorch's own operators, with the reason. Set SFCNN_KERNEL=0\n"
+        "in the environment to disable the compiled kernel.",
         examples=(prog,),
     )
 
@@ -44,7 +44,7 @@ def _why_not() -> str:
     if choice == "0":
         return "SFCNN_KERNEL=0"
     if load() is not None:
-        return f"this machine has no {choice}"
+        return f"this machine does not support {choice}"
     if library_path().exists():
         return f"{library_path()} cannot be loaded"
-    return "not compiled: with a C++ compiler, python -m sfcnn.ops.spectral.kernel does it"
+    return "not compiled: run python -m sfcnn.ops.spectral.kernel with a C++ compiler installed"

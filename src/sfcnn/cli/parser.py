@@ -1,4 +1,4 @@
-"""The argument parser of all commands: a mistake is one line, help ends in examples."""
+"""The argument parser of all commands: errors are one line, help ends with examples."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from sfcnn.devices import DEVICES
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, and whose help keeps the line breaks of its texts.
+    """An argument parser whose errors are one line, and whose help keeps line breaks.
 
-    `examples` are lines to type, shown at the end of the help; all else is argparse's own.
+    `examples` are lines to type, shown at the end of the help; the rest is passed to argparse.
 
     >>> print(Parser("sfcnn fly", examples=["sfcnn fly --high"]).format_help())
     usage: sfcnn fly [-h]
@@ -33,39 +33,39 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, **settings)
 
     def error(self, message: str) -> NoReturn:
-        """Print the mistake and where to read more, and stop."""
-        text = " ".join(message.splitlines())  # words that were typed may have line breaks in them
+        """Print the error and where to find help, and exit."""
+        text = " ".join(message.splitlines())  # arguments may contain line breaks
         self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
 
 
 def add_views(parser: Any) -> None:
-    """Add the option of every command that classifies."""
+    """Add the option of all commands that classify."""
     parser.add_argument(
         "--views",
         type=int,
         default=1,
         metavar="N",
-        help="test-time averaging: the mean probability over N rotations of each image by angles within 360°/Λ",
+        help="test-time augmentation: average the probabilities over N rotations of each image within 360°/Λ",
     )
 
 
 def add_batch_size(parser: Any) -> None:
-    """Add the option of every command that takes images through a classifier."""
-    parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images at a time (default 100)")
+    """Add the option of all commands that run images through a classifier."""
+    parser.add_argument("--batch-size", type=int, default=100, metavar="N", help="images per batch (default 100)")
 
 
 def add_device(parser: Any) -> None:
-    """Add the option of every command that computes with a network."""
+    """Add the option of all commands that run a network."""
     parser.add_argument(
-        "--device", choices=DEVICES, default="auto", help="where to compute: auto (default), cpu, cuda or mps"
+        "--device", choices=DEVICES, default="auto", help="device to run on: auto (default), cpu, cuda or mps"
     )
 
 
 def add_data(parser: Any) -> None:
-    """Add the option of every command that reads data sets."""
+    """Add the option of all commands that read data sets."""
     parser.add_argument("--data", type=Path, metavar="DIR", help="directory of the data files (default: SFCNN_DATA)")
 
 
 def add_overwrite(parser: Any) -> None:
-    """Add the option of every command that writes files."""
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    """Add the option of all commands that write files."""
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")

@@ -1,4 +1,4 @@
-"""`sfcnn play`: a page in the browser to try networks on."""
+"""`sfcnn play`: an interactive page in the browser to try networks."""
 
 import argparse
 
@@ -9,9 +9,9 @@ def parser(prog: str) -> Parser:
     """Options of `sfcnn play`."""
     parser = Parser(
         prog,
-        description="Serve a page to try networks on in a browser: turn digits and micrographs, apply a network of\n"
-        "your own, and look at filters and features. Everything stays on this machine: the page loads nothing from\n"
-        "others, and what is uploaded is kept in a temporary folder that is removed at the end.",
+        description="Serve a page to try networks in a browser: rotate digits and micrographs, apply your own\n"
+        "network, and inspect filters and features. Everything stays on this machine: the page loads nothing from\n"
+        "other servers, and uploads are kept in a temporary folder that is removed on exit.",
         examples=(prog, f"{prog} --port 8000", f"{prog} --host 0.0.0.0"),
     )
     parser.add_argument(

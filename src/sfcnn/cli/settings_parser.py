@@ -1,4 +1,4 @@
-"""Command lines made from settings: every field of a frozen dataclass is an option, read from YAML files too."""
+"""Command lines made from settings: every field of a frozen dataclass is an option, also read from YAML files."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from sfcnn.io.settings import check_names, find_presets, load_yaml, one_line
 
 
 def _take_config(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files of `--config FILE` and `--config=FILE`, and the other words in their order."""
+    """Split off the files of `--config FILE` and `--config=FILE`; the other words keep their order."""
     files: list[str] = []
     others: list[str] = []
     for word in words:
@@ -42,9 +42,9 @@ class SettingsParser(ArgumentParser):
         prog: the words that name the command
         config: the dataclass
         description: shown before the options …
-        examples: … and lines to type after them
+        examples: … and example command lines shown after them
         defaults: a YAML file to start from
-        first: finds further files to start from by the words that were typed …
+        first: finds more files to start from, given the words of the command line …
         read: … and reads them
     """
 
@@ -68,15 +68,15 @@ class SettingsParser(ArgumentParser):
         self.add_class_arguments(config)
         self._presets = dict(find_presets(config))
         for name, choices in self._presets.items():
-            text = "a name for several of these settings; those that are given beside it override it"
+            text = "preset for several of these settings; settings given explicitly override it"
             self.add_argument(f"--{name}", choices=list(choices), default=next(iter(choices)), help=text)
-        if hasattr(config, "task"):  # which the settings of a run name too
+        if hasattr(config, "task"):  # the settings of a run include it
             self.add_argument("--task", choices=[config.task], help=argparse.SUPPRESS)
         if defaults is not None:
             self.set_defaults(self.parse_object(load_yaml(defaults), defaults=False).as_dict())
 
     def parse_args(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:  # type: ignore[override]
-        """Parse words; what is typed overrides the file of `--config`, whichever comes first."""
+        """Parse words; options override the file of `--config`, in any order."""
         files, words = _take_config(sys.argv[1:] if args is None else args)
         read = [(path, self._read(path)) for path in self._first(words)]
         read += [(path, load_yaml(path)) for path in map(Path, files)]
@@ -87,7 +87,7 @@ class SettingsParser(ArgumentParser):
         return super().parse_args([*self._written_out(words), *words], *others, **options)
 
     def _written_out(self, words: Sequence[str]) -> list[str]:
-        """Words that say what the presets in others stand for, to be put before them."""
+        """The presets in `words` expanded to options, to be placed before them."""
         silent = [word for word in words if not word.startswith("--print_config")]
         if not any(name.rpartition(".")[2] in word for name in self._presets for word in silent):
             return []
@@ -100,10 +100,10 @@ class SettingsParser(ArgumentParser):
         ]
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Print the mistake and where to read more, and stop."""
+        """Print the error and where to find help, and exit."""
         self.exit(2, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
 
     def _is_other_option(self, name: str) -> bool:
-        """Whether it is an option of the command that is not a setting, as in a file that `--print_config` wrote."""
+        """Whether `name` is an option but not a setting, as in a file written by `--print_config`."""
         settings = [field.name for field in fields(self._config)]
         return name not in settings and any(name == action.dest for action in self._actions)

@@ -1,4 +1,4 @@
-"""Tables that more than one command prints."""
+"""Tables that several commands print."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def error_table(degrees: Sequence[float], errors: Mapping[str, Sequence[float]], title: str | None = None) -> Table:
-    """Errors in per cent, one column for each name and one row for each angle, then their mean and the worst."""
+    """Errors in per cent, one column for each name and one row for each angle, followed by mean and maximum."""
     table = Table("angle", *(f"{name}\nerror (%)" for name in errors), title=title)
     for angle, *row in zip(degrees, *errors.values(), strict=True):
         table.add_row(f"{angle:g}°", *(f"{error:.1f}" for error in row))
@@ -31,12 +31,12 @@ def class_table(scores: Sequence["ClassScore"]) -> Table:
     for score in scores:
         numbers = (score.error, score.precision, score.recall)
         shown = ("–" if math.isnan(number) else f"{number:.1f}" for number in numbers)
-        table.add_row(Text(score.name), f"{score.images:,}", *shown)  # a name may look like rich's markup
+        table.add_row(Text(score.name), f"{score.images:,}", *shown)  # a name may look like rich markup
     return table
 
 
 def angle_table(scores: Sequence["AngleScore"]) -> Table:
-    """How far the angles of each class are off, in degrees; a dash where nothing was measured."""
+    """Angle errors of each class, in degrees; a dash where nothing was measured."""
     table = Table("class")
     for column in ("images", "mean (°)", "median (°)"):
         table.add_column(column, justify="right")

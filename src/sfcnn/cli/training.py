@@ -1,4 +1,4 @@
-"""What all commands that train have in common: settings as options, a directory, resuming, a bar, a clean stop."""
+"""Shared by all training commands: settings as options, run directory, resuming, progress bar, clean interruption."""
 
 import argparse
 import signal
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def training_parser(prog: str, config: type, description: str, examples: Sequence[str]) -> "SettingsParser":
-    """A parser with an option for every field of the dataclass `config`, and those of a run."""
+    """A parser with an option for every field of the dataclass `config`, and the options of a run."""
     from sfcnn.cli.settings_parser import SettingsParser
 
     parser = SettingsParser(
         prog,
         config,
         f"{description}\n"
-        f"On several processes or machines: torchrun --nproc-per-node=2 -m {prog} …, or accelerate launch.",
+        f"To train on several processes or machines: torchrun --nproc-per-node=2 -m {prog} …, or accelerate launch.",
         examples,
         first=_resumed_settings,
         read=_read_run,
@@ -35,7 +35,7 @@ def training_parser(prog: str, config: type, description: str, examples: Sequenc
 
 
 def _read_run(path: Path) -> dict[str, Any]:
-    """The settings in the file of a run of any version."""
+    """The settings in the config file of a run, from any version."""
     from sfcnn.io.runs import read_run
 
     task, values = read_run(path.parent)
@@ -43,21 +43,21 @@ def _read_run(path: Path) -> dict[str, Any]:
 
 
 def _resumed_settings(words: Sequence[str]) -> list[Path]:
-    """The settings of the run that is to go on, if the words ask for one and it is there."""
+    """The config file of the run to resume, if `words` contain --resume and the run exists."""
     peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     peek.add_argument("--out", type=Path)
     peek.add_argument("--resume", action="store_true")
     try:
         found, _ = peek.parse_known_args(words)
     except argparse.ArgumentError:
-        return []  # the real parser will say what is wrong
+        return []  # the real parser will report the error
     kept = [found.out / "config.yaml"] if found.resume and found.out else []
     return [path for path in kept if path.is_file()]
 
 
 @contextmanager
 def _stoppable(say: Callable[[], None]) -> Iterator[None]:
-    """Let SIGTERM end the block like Ctrl-C: schedulers send it, and torchrun when another process was lost."""
+    """Let SIGTERM end the block like Ctrl-C: schedulers send it, as does torchrun when another process fails."""
     came = False
 
     def stop(number: int, frame: object) -> None:
@@ -68,10 +68,10 @@ def _stoppable(say: Callable[[], None]) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
-    except (ValueError, OSError):  # says itself what went wrong
+    except (ValueError, OSError):  # their message states the cause
         raise
     except BaseException as error:
-        # An interrupt inside of compiled code may come out of it as another exception.
+        # An interrupt inside compiled code may surface as another exception.
         if not came and not isinstance(error, KeyboardInterrupt):
             raise
         say()
@@ -82,7 +82,7 @@ def _stoppable(say: Callable[[], None]) -> Iterator[None]:
 
 
 def run_training(prog: str, arguments: Any, config: type, train: Callable[..., "RunResult"]) -> None:
-    """Train, or continue a run. `train` is the function of a product that takes settings and a directory."""
+    """Train, or continue a run. `train` is a task's training function, which takes settings and a directory."""
     from sfcnn.cli.console import make_console
     from sfcnn.io.settings import make_settings
     from sfcnn.train.display import RunDisplay
@@ -93,7 +93,7 @@ def run_training(prog: str, arguments: Any, config: type, train: Callable[..., "
     names = ("out", "data", "resume", "device", "config", "task")
     out, data, resume, device, _, _ = (values.pop(name) for name in names)
     if out is None:
-        raise ValueError("where to? Name a directory for the run with --out")
+        raise ValueError("--out is missing: pass a directory for the run")
     settings: Any = make_settings(config, values)
     check_directory(out, resume=resume)
     console = make_console(quiet=not is_first_process())

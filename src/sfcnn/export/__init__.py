@@ -1,4 +1,4 @@
-"""Networks without sfcnn: as plain layers of PyTorch, as a program of `torch.export`, as an ONNX file."""
+"""Export networks that run without sfcnn: as plain PyTorch layers, as a `torch.export` program, as an ONNX file."""
 
 from sfcnn.export.onnx_file import to_onnx
 from sfcnn.export.plain import to_plain

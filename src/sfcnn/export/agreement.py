@@ -1,4 +1,4 @@
-"""Whether an exported network says what its model says."""
+"""Check that an exported network computes the same as its model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from sfcnn.group import TOLERANCES
 from sfcnn.nn import OrientationReadout
 
-#: Part of the values that may differ if angles are read out, which jump where two orientations respond alike.
+#: Fraction of values that may differ if angles are read out, which jump where two orientations respond equally.
 _JUMPS = 0.01
 
 
@@ -19,7 +19,7 @@ def as_inputs(example: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     inputs = (example,) if isinstance(example, Tensor) else tuple(example)
     for value in inputs:
         if not isinstance(value, Tensor):
-            raise ValueError(f"example must be a tensor or a sequence of tensors, got {type(value).__name__} in it")
+            raise ValueError(f"example must be a tensor or a sequence of tensors, got a {type(value).__name__} in it")
     return inputs
 
 
@@ -30,25 +30,25 @@ def outputs_of(result: Any) -> list[Tensor]:
 
 @torch.no_grad()
 def eager_outputs(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
-    """What the model itself returns."""
+    """The outputs of the model itself."""
     return outputs_of(model(*inputs))
 
 
 def check_agreement(model: nn.Module, expected: Sequence[Tensor], found: Sequence[Tensor], what: str) -> None:
-    """Raise unless outputs are those of the model to rounding: 1e-4 of the largest value in float32, 1e-9 in float64.
+    """Raise unless outputs equal the model's up to rounding: 1e-4 of the largest value in float32, 1e-9 in float64.
 
-    Deep networks come near 1e-5, and what a wrong network says is far away.
+    Deep networks come near 1e-5; the output of a wrong network is far off.
     """
     jumps = _JUMPS if any(isinstance(module, OrientationReadout) for module in model.modules()) else 0.0
     if len(expected) != len(found):
-        raise ValueError(f"{what} has {len(found)} outputs, the model {len(expected)}")
+        raise ValueError(f"{what} has {len(found)} outputs, the model has {len(expected)}")
     for number, (wanted, have) in enumerate(zip(expected, found, strict=True)):
         if wanted.shape != have.shape:
             raise ValueError(f"output {number} of {what} is {tuple(have.shape)}, the model's {tuple(wanted.shape)}")
         scale = float(wanted.abs().max()) if wanted.numel() else 0.0
         limit = 10 * TOLERANCES.get(wanted.dtype, 0.0) * (scale or 1.0)
         difference = (wanted.double() - have.double()).abs()
-        wrong = ~(difference <= limit)  # also where one of them is no number
+        wrong = ~(difference <= limit)  # also true for NaN
         if wrong.sum() > jumps * wrong.numel():
             worst = float(difference[wrong].max())
             raise ValueError(

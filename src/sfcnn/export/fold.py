@@ -1,9 +1,9 @@
-"""Batch norm in evaluation is a scale and a shift of each channel, which the layer before it can do:
+"""Batch norm in evaluation scales and shifts each channel, which can be folded into the preceding layer:
 
 γ (Wx + b − μ) / √(σ² + ε) + β = W'x + b'   with   s = γ / √(σ² + ε),   W' = sW,   b' = s(b − μ) + β
 
-PyTorch folds one layer into another; its own pass over a graph (`torch.fx.experimental.optimization.fuse`) would also
-change other calls of a shared layer, and take the axes of a linear layer for those of its batch norm where they differ.
+PyTorch's function folds one layer into another; its pass over a graph (`torch.fx.experimental.optimization.fuse`) would
+also change other calls of a shared layer, and confuse the axes of a linear layer and its batch norm where they differ.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _PAIRS = ((nn.Conv2d, nn.BatchNorm2d), (nn.ConvTranspose2d, nn.BatchNorm2d), (nn
 
 
 def fold_batch_norms(plain: fx.GraphModule) -> None:
-    """Fold each batch norm that directly follows a layer, and whose input nothing else uses, into this layer."""
+    """Fold each batch norm into the layer that it directly follows, if nothing else uses that layer's output."""
     folded: dict[tuple[str, str], str] = {}
     for norm in plain.graph.find_nodes(op="call_module"):
         layer = norm.args[0] if len(norm.args) == 1 and not norm.kwargs else None
@@ -46,8 +46,8 @@ def _foldable(plain: fx.GraphModule, layer: fx.Node, norm: fx.Node) -> bool:
     if (type(first), type(second)) not in _PAIRS or getattr(second, "running_mean", None) is None:
         return False
     if isinstance(first, nn.ConvTranspose2d):
-        return first.groups == 1  # PyTorch's function knows no others
-    # A linear layer acts on the last axis and batch norm on the second: the same one in matrices only.
+        return first.groups == 1  # PyTorch's function supports only this
+    # A linear layer acts on the last axis and batch norm on the second: these coincide only for matrices.
     return not isinstance(first, nn.Linear) or _is_matrix(plain, layer)
 
 
@@ -58,7 +58,7 @@ def _is_matrix(plain: fx.GraphModule, node: Any) -> bool:
         if isinstance(module, nn.Flatten):
             return (module.start_dim, module.end_dim) == (1, -1)
         if not isinstance(module, nn.Linear | nn.BatchNorm1d) and on_maps(module, 1, 1) is not module:
-            return False  # what is left keeps the shape but for the size of the last axis
+            return False  # the remaining layers change at most the size of the last axis
         node = node.args[0]
     is_flatten = isinstance(node, fx.Node) and (node.target == "flatten" or node.target is torch.flatten)
     return is_flatten and tuple(node.args[1:]) in ((1,), (1, -1)) and not node.kwargs

@@ -1,6 +1,6 @@
-"""Which ordinary layer does on maps (B, C·Λ, H, W) what another one does on features (B, C, Λ, H, W).
+"""Map layers on features (B, C, Λ, H, W) to ordinary layers that compute the same on maps (B, C·Λ, H, W).
 
-Map number cΛ + a of the plain network is channel c at orientation θ_a. With reflections, 2Λ takes the place of Λ.
+Map number cΛ + a of the plain network is channel c at orientation θ_a. With reflections, 2Λ replaces Λ.
 """
 
 from functools import singledispatch
@@ -25,7 +25,7 @@ _POINTWISE = (
 
 
 def _filled(layer: Layer, **tensors: Tensor | None) -> Layer:
-    """A layer that was made on the meta device, with its parameters and buffers."""
+    """Give a layer created on the meta device its parameters and buffers."""
     layer.load_state_dict({name: value for name, value in tensors.items() if value is not None}, assign=True)
     return layer
 
@@ -55,7 +55,7 @@ def plain_convolution(layer: LiftConv2d | GroupConv2d) -> nn.Conv2d:
 
 @singledispatch
 def on_maps(layer: nn.Module, channels: int, orientations: int) -> nn.Module | None:
-    """The layer that does on (B, C·Λ, H, W) what `layer` does on (B, C, Λ, H, W); None if there is none.
+    """The layer that computes on (B, C·Λ, H, W) what `layer` computes on (B, C, Λ, H, W); None if there is none.
 
     >>> on_maps(nn.MaxPool3d((1, 2, 2)), 8, 4)
     MaxPool2d(kernel_size=(2, 2), stride=(2, 2), padding=(0, 0), dilation=(1, 1), ceil_mode=False)
@@ -85,7 +85,7 @@ def _prelu(layer: nn.PReLU, channels: int, orientations: int) -> nn.Module | Non
 @on_maps.register(nn.BatchNorm3d | nn.SyncBatchNorm)
 def _batch_norm(layer: nn.BatchNorm3d, channels: int, orientations: int) -> nn.Module | None:
     if layer.running_mean is None or layer.num_features != channels:
-        return None  # statistics of the batch are over orientations too
+        return None  # batch statistics are taken over orientations too
     plain = nn.BatchNorm2d(channels * orientations, layer.eps, affine=layer.affine, device="meta")
     names = ("weight", "bias", "running_mean", "running_var")
     tensors = {name: _repeat(getattr(layer, name), orientations) for name in names}

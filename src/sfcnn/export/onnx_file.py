@@ -1,4 +1,4 @@
-"""A model as an ONNX file, which runs without Python and PyTorch."""
+"""Export a model as an ONNX file, which runs without Python and PyTorch."""
 
 import logging
 import re
@@ -16,7 +16,7 @@ from sfcnn.export.plain import unwrap
 from sfcnn.export.program import AXES, first_line, symbols, to_program
 from sfcnn.io.files import check_output, new_file
 
-#: What a file of one part can hold: its format counts bytes in 31 bits.
+#: Largest single-file model, in bytes: the format stores sizes in 31 bits.
 _LARGEST = 2**31 - 2**20
 
 
@@ -29,19 +29,19 @@ def to_onnx(
     dynamic: Sequence[str] = AXES,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a model as an ONNX file, once onnxruntime has run it on the example with the model's own result.
+    """Write a model as an ONNX file, after checking that onnxruntime reproduces its output on the example.
 
-    Inputs have the names of the arguments of the model's `forward`; the output is "output", or "output_0", "output_1" …
-    Axes of open size are named "batch", "height" and "width".
+    Inputs are named after the arguments of the model's `forward`; the output is "output", or "output_0", "output_1" …
+    Dynamic axes are named "batch", "height" and "width".
 
     Args:
         model: in eval mode; see `to_plain` for what it may contain. onnxruntime computes convolutions in float32.
         example, dynamic: as for `to_program`.
-        path: of the file.
-        overwrite: replace a file that is there.
-        metadata: texts to keep in the file, such as the names of classes.
+        path: path of the file.
+        overwrite: replace an existing file.
+        metadata: strings to store in the file, such as the names of classes.
     """
-    import onnx  # noqa: F401  (the packages are named before minutes of work)
+    import onnx  # noqa: F401  (missing packages are reported before minutes of work)
     import onnxruntime  # noqa: F401
     import onnxscript  # noqa: F401
 
@@ -64,7 +64,7 @@ def to_onnx(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on packages that are not installed and on its own future."""
+    """Silence the exporter's messages about missing packages and future changes."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -82,11 +82,11 @@ def _write(program: torch.export.ExportedProgram, outputs: int, path: Path) -> N
         with _quiet():
             torch.onnx.export(program, f=path, output_names=names, external_data=False, verbose=False)
     except torch.onnx.errors.OnnxExporterError as error:
-        raise ValueError(f"the network has no ONNX form: {first_line(error)}") from error
+        raise ValueError(f"the network cannot be converted to ONNX: {first_line(error)}") from error
 
 
 def _finish(path: Path, program: torch.export.ExportedProgram, metadata: Mapping[str, str]) -> None:
-    """Give the open sizes names that say what they are, add the metadata, and check the file."""
+    """Give dynamic sizes descriptive names, add the metadata, and check the file."""
     import onnx
 
     names: dict[str, str] = {}
@@ -104,12 +104,12 @@ def _finish(path: Path, program: torch.export.ExportedProgram, metadata: Mapping
     try:
         onnx.checker.check_model(file, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise ValueError(f"the network has no valid ONNX form: {first_line(error)}") from error
+        raise ValueError(f"the network cannot be converted to valid ONNX: {first_line(error)}") from error
     onnx.save(file, path)
 
 
 def _run(path: Path, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """What onnxruntime makes of the inputs."""
+    """The outputs of onnxruntime for the inputs."""
     import onnxruntime
 
     try:

@@ -1,4 +1,4 @@
-"""A model as a plain network: ordinary layers of PyTorch on 4-D tensors, which needs no sfcnn to run."""
+"""Convert a model to a plain network: ordinary PyTorch layers on 4-D tensors, which runs without sfcnn."""
 
 import copy
 
@@ -11,7 +11,7 @@ from sfcnn.export.trace import check_exportable, is_layer, trace
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The model inside what torch.compile or a data-parallel wrapper made of it."""
+    """The model inside a torch.compile or data-parallel wrapper."""
     while True:
         if isinstance(model, DataParallel | DistributedDataParallel):
             model = model.module
@@ -22,17 +22,17 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def to_plain(model: nn.Module) -> fx.GraphModule:
-    """The plain network that computes what a model in eval mode computes.
+    """The plain network that computes the same as a model in eval mode.
 
     The filters of steerable convolutions are built in all orientations and become those of `nn.Conv2d`, features
-    (B, C, Λ, H, W) are maps (B, C·Λ, H, W), layers that do nothing in evaluation are gone, and batch norm is folded
-    into the layer it follows. Inputs and outputs are the model's own: what it returns with five axes has five here.
-    The model may mix layers of this package with any of PyTorch's and with functions, in a `forward` of its own; the
-    plain network takes the arguments that have no default. It holds copies of all weights, which need no gradient.
+    (B, C, Λ, H, W) become maps (B, C·Λ, H, W), layers without effect in evaluation are removed, and batch norm is
+    folded into the layer it follows. Inputs and outputs keep the model's shapes, including outputs with five axes.
+    The model may combine layers of this package with PyTorch layers and functions in its own `forward`; the plain
+    network takes the arguments without a default. It holds copies of all weights, which do not require gradients.
 
-    Raises a ValueError with the reason for a model in training mode, with forward hooks, with layers of a class of
-    its own that compute something else, and where the way through the network depends on the input. Checks of sizes
-    and the like that only raise are left out.
+    Raises a ValueError with the reason for a model in training mode, with forward hooks, with subclassed layers that
+    compute something else, or whose control flow depends on the input. Conditions that only raise, such as checks of
+    sizes, are left out.
 
     >>> from sfcnn import LiftConv2d, OrientationPool
     >>> net = nn.Sequential(LiftConv2d(1, 4, 5, orientations=8), nn.BatchNorm3d(4), nn.ReLU(), OrientationPool())

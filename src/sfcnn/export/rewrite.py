@@ -1,8 +1,9 @@
 """From the graph of a model to the graph of a plain network.
 
-Features (B, C, Λ, H, W) become maps (B, C·Λ, H, W), and layers and functions those that do the same on maps. Whatever
-has no such form (a function of the model's own, say a sum over orientations) gets the features in their full shape
-(`unflatten` is a view), so that any mixture of layers is right, and networks of the usual layers have 4-D tensors only.
+Features (B, C, Λ, H, W) become maps (B, C·Λ, H, W), and layers and functions become their equivalents on maps. Anything
+without an equivalent (a function in the model's own code, say a sum over orientations) gets the features in their full
+shape (`unflatten` is a view), so any mixture of layers is correct, and networks of the usual layers have only 4-D
+tensors.
 """
 
 import math
@@ -35,7 +36,7 @@ from sfcnn.subgroups import coset_indices
 
 
 def rewrite(model: nn.Module, graph: fx.Graph) -> fx.GraphModule:
-    """The plain network of a model and its graph; it takes over the model's layers, so pass a copy."""
+    """The plain network for a model and its graph; it reuses the model's layers, so pass a copy."""
     builder = _Builder(model)
     values: dict[fx.Node, Any] = {}
     for node in graph.nodes:
@@ -58,7 +59,7 @@ _WRITING = (operator.iadd, operator.imul, operator.isub, operator.itruediv, oper
 
 
 def _may_write(plain: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a node may change a tensor in place or is otherwise needed though nothing uses its result."""
+    """Whether a node may change a tensor in place, or is needed even though its result is unused."""
     if node.op in ("placeholder", "output"):
         return True
     if node.op == "call_module":
@@ -69,7 +70,7 @@ def _may_write(plain: fx.GraphModule, node: fx.Node) -> bool:
 
 
 class _Builder:
-    """Adds the plain form of one node after the other to a new graph."""
+    """Adds the plain form of each node in turn to a new graph."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -77,7 +78,7 @@ class _Builder:
         self.tracer = GraphAppendingTracer(self.graph)
         self.parts: dict[str, nn.Module | Tensor] = {}  #: layers and tensors of the plain network by name
         self._modules = {name for name, _ in model.named_modules()}
-        self._made: dict[tuple[str, int, int], str] = {}  #: names of layers that were made, by what for
+        self._made: dict[tuple[str, int, int], str] = {}  #: names of created layers, by name and sizes
 
     def add(self, node: fx.Node, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """The value of a node in the plain network."""
@@ -95,11 +96,11 @@ class _Builder:
                 return self._same(node.op, target, arguments, options)
 
     def _same(self, kind: str, target: Any, arguments: Any, options: Any) -> fx.Proxy:
-        """The node as it is, on features in their own shape."""
+        """The node unchanged, on features in their full shape."""
         return self.tracer.create_proxy(kind, target, restore(arguments), restore(options))
 
     def _put(self, name: str, part: nn.Module | Tensor) -> str:
-        """Keep a part under its name, or under one made from it if that is taken by another."""
+        """Store a part under its name, or under a name derived from it if that is taken."""
         free, number = name, 0
         while free in self.parts and self.parts[free] is not part:
             number += 1
@@ -116,7 +117,7 @@ class _Builder:
         return self.tracer.create_proxy("get_attr", self._put(name, value), (), {})
 
     def _call(self, name: str, make: Callable[[], nn.Module], maps: fx.Proxy, channels: int = 0, turns: int = 0) -> Any:
-        """Call the layer `make()`, which is made once for a name and the channels and orientations it is for."""
+        """Call the layer `make()`, which is created once for each name, channels and orientations."""
         key = (name, channels, turns)
         if key not in self._made:
             layer = make()
@@ -162,9 +163,9 @@ class _Builder:
         return Features(result, layer.out_channels, layer.group_order)
 
     def _restriction(self, name: str, layer: Restrict, value: Any) -> Features:
-        """The maps in another order, or in the same if only the reflections go."""
+        """Reorder the maps; the order is unchanged if only the reflections are dropped."""
         if not isinstance(value, Features):
-            raise ValueError(f"cannot export {name}: its number of orientations must be known from a layer before it")
+            raise ValueError(f"cannot export {name}: a layer before it must determine its number of orientations")
         options = {"reflections": layer.reflections, "keep_reflections": layer.keep_reflections}
         index = coset_indices(value.orientations, layer.orientations, **options)
         cosets, order = index.shape
@@ -202,7 +203,7 @@ class _Builder:
                 f"{name}.angles", readout_angles(value.orientations, layer.reflections).to(reference)
             )
         else:
-            # A whole circle of Λ, or with reflections two: θ_a + π goes around as θ_a does, from π.
+            # One full circle of Λ angles, or two with reflections: the second, θ_a + π, starts at π.
             size = features.shape[2]
             count = size // 2 if layer.reflections else size
             angles = (torch.arange(size, dtype=torch.float64) * (2 * math.pi / count)).to(features)
@@ -234,7 +235,7 @@ class _Builder:
         return self._same("call_function", function, arguments, options)
 
     def _concatenation(self, tensors: Any = (), dim: Any = 0, **options: Any) -> Features | None:
-        """Features joined along channels, None for anything else."""
+        """Features concatenated along channels, None for anything else."""
         if options or dim not in (1, -4) or not all(isinstance(part, Features) for part in tensors):
             return None
         if len({part.orientations for part in tensors}) != 1:
@@ -249,7 +250,7 @@ class _Builder:
     def _pointwise(
         self, kind: str, target: Any, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Features | None:
-        """The function on maps, None unless all features have the same sizes and all else is numbers."""
+        """The function on maps, None unless all features have the same sizes and all other arguments are numbers."""
         first = alike((*arguments, *options.values()))
         if first is None:
             return None
@@ -259,22 +260,22 @@ class _Builder:
 
 
 def _group_input(name: str, layer: GroupConv2d, value: Any) -> fx.Proxy:
-    """The maps that a group convolution gets."""
+    """The input maps of a group convolution."""
     if not isinstance(value, Features):
         return value.flatten(1, 2)
     have, want = (value.channels, value.orientations), (layer.in_channels, layer.group_order)
     if have != want:
-        raise ValueError(f"{name} expects features with (C, Λ) = {want}, the layers before it make {have}")
+        raise ValueError(f"{name} expects features with (C, Λ) = {want}, but the layers before it produce {have}")
     return value.maps
 
 
 def _on_each_map(function: Callable[[Any], Any], value: Any) -> Any:
-    """A function of maps (…, H, W) that does the same to each of them."""
+    """Apply a function that acts on each map (…, H, W) in the same way."""
     return value.like(function(value.maps)) if isinstance(value, Features) else function(value)
 
 
 def _crop(margin: int, value: Any) -> Any:
-    """The inner part of maps (…, H, W), whatever stands before height and width."""
+    """The inner part of maps (…, H, W), regardless of the leading axes."""
     if margin == 0:
         return value
     inner = (..., slice(margin, -margin), slice(margin, -margin))

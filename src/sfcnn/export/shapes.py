@@ -1,4 +1,4 @@
-"""How features of a model are kept in its plain network."""
+"""How a model's features are represented in its plain network."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ class Features:
     orientations: int
 
     def restored(self) -> fx.Proxy:
-        """In their own shape, (B, C, Λ, H, W)."""
+        """The features in their full shape, (B, C, Λ, H, W)."""
         return self.maps.unflatten(1, (self.channels, self.orientations))
 
     def like(self, maps: fx.Proxy) -> "Features":
@@ -28,7 +28,7 @@ class Features:
 
 
 def restore(value: Any) -> Any:
-    """A value with all features in it in their own shape; a NamedTuple becomes a tuple, which needs no class."""
+    """A value with all features in it in their full shape; a NamedTuple becomes a plain tuple."""
     if isinstance(value, Features):
         return value.restored()
     if isinstance(value, tuple | list):
@@ -39,7 +39,7 @@ def restore(value: Any) -> Any:
 
 
 def alike(values: tuple[Any, ...]) -> Features | None:
-    """The first of some features that all have the same sizes, beside numbers; None if there is anything else."""
+    """The first features among `values` if all features have the same sizes and the rest are numbers, else None."""
     features = [value for value in values if isinstance(value, Features)]
     others = [value for value in values if not isinstance(value, Features)]
     if not features or not all(value is None or isinstance(value, int | float | str) for value in others):

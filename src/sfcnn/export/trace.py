@@ -1,12 +1,12 @@
-"""From a model to the graph of what it computes, or to the reason why there is none.
+"""Trace a model to a graph of layers and functions, or explain why it cannot be traced.
 
-A model is run once with symbols in place of tensors (`torch.fx`), which records the layers and functions it calls. What
-it does with sizes and values in Python cannot be recorded, with one exception: conditions that only raise, such as
+The model is run once with symbols in place of tensors (`torch.fx`), which records the layers and functions it calls.
+Python code on sizes and values cannot be recorded, with one exception: conditions that only raise, such as
 
     if images.shape[-1] % 16:
         raise ValueError(…)
 
-Both answers to a condition are tried. If one of them raises, the other is the network; the check itself is dropped.
+Both branches of a condition are tried. If one of them raises, the other is the network; the check itself is dropped.
 """
 
 import inspect
@@ -34,23 +34,23 @@ from sfcnn.nn import (
     SpatialMaxPool,
 )
 
-#: The modules that are converted as a whole; all others of this package are made of them.
+#: The modules that are converted as a whole; all others in this package are composed of them.
 LAYERS = (
     *(LiftConv2d, GroupConv2d, OrientationPool, OrientationReadout, Restrict, Crop),
     *(BackgroundNorm, DiskMask, MaxBlurPool, SpatialMaxPool),
 )
 
-#: What a subclass of a layer may define anew without changing what the layer computes, beside its constructor.
+#: What a subclass of a layer may override, besides its constructor, without changing what the layer computes.
 _HARMLESS = ("extra_repr", "reset_parameters")
 
-#: Ways through a model that are tried, and conditions that may be asked on one of them.
+#: Maximum number of paths through a model that are tried, and of conditions on one path.
 _MOST_WAYS = 500
 
 _FX = str(Path(fx.__file__).parent)
 
 
 def check_exportable(model: nn.Module) -> None:
-    """Raise if a part of the model does something that a graph of layers would not show."""
+    """Raise if a part of the model does something that a graph of layers cannot represent."""
     for name, module in model.named_modules():
         where = f"{type(module).__name__} {name!r}" if name else f"the {type(module).__name__} itself"
         if module.training:
@@ -66,13 +66,13 @@ def check_exportable(model: nn.Module) -> None:
         changed = _overridden(module)
         if changed:
             raise ValueError(
-                f"cannot export a layer of a class of its own that overrides {', '.join(changed)} ({where}): "
-                "put the change into a module that calls the layer"
+                f"cannot export a subclassed layer that overrides {', '.join(changed)} ({where}): "
+                "move the change into a module that calls the layer"
             )
 
 
 def _overridden(module: nn.Module) -> list[str]:
-    """What the class of a module changes about the layer that it is derived from."""
+    """Names that the class of a module overrides in the layer that it derives from."""
     for layer in LAYERS:
         if isinstance(module, layer):
             derived = type(module).__mro__[: type(module).__mro__.index(layer)]
@@ -87,14 +87,14 @@ def _is_torch(module: nn.Module) -> bool:
 
 
 def is_layer(module: nn.Module) -> bool:
-    """Whether a module is one node of the graph: a layer of this package or of PyTorch, not what is made of them."""
+    """Whether a module is one node of the graph: a layer of this package or of PyTorch, not a composition of them."""
     if isinstance(module, LAYERS):
         return True
     return not isinstance(module, nn.Sequential) and all(map(_is_torch, module.modules()))
 
 
 class _Symbol(fx.Proxy):
-    """Stands for a tensor or another value of the model. Unlike its base, it has a length, though not the right one."""
+    """Stands for a tensor or other value of the model. Unlike its base class, it has a length, though a dummy one."""
 
     tracer: "_Tracer"
 
@@ -102,14 +102,14 @@ class _Symbol(fx.Proxy):
         return _Part(self, name)
 
     def __len__(self) -> int:
-        return self.tracer.stop_later("asks for the length of a tensor or of its shape")
+        return self.tracer.stop_later("takes the length of a tensor or its shape")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.tracer.create_proxy("call_function", operator.setitem, (self, index, value), {})
 
 
 def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[_Symbol, Any], Any]:
-    """`x += y` writes to the tensor x, which may have other names; its base takes it as x = x + y."""
+    """`x += y` writes to the tensor x, which may have other names; the base class records x = x + y instead."""
     return lambda x, y: x.tracer.create_proxy("call_function", function, (x, y), {})
 
 
@@ -122,7 +122,7 @@ class _Part(Attribute, _Symbol):
 
 
 class _Tracer(fx.Tracer):
-    """Records what a model calls; conditions are answered from a list, and with False after its end."""
+    """Records what a model calls; conditions are answered from a list, then with False."""
 
     def __init__(self, answers: tuple[bool, ...]) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class _Tracer(fx.Tracer):
     def create_args_for_root(
         self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
     ) -> tuple[Any, list[Any]]:
-        """A symbol for each argument that must be given; those with defaults keep them."""
+        """A symbol for each required argument; the others keep their defaults."""
         arguments: list[Any] = [self.root]
         for name, parameter in list(inspect.signature(root_fn).parameters.items())[1:]:
             required = parameter.default is parameter.empty
@@ -158,23 +158,23 @@ class _Tracer(fx.Tracer):
     def to_bool(self, obj: fx.Proxy) -> bool:
         number = len(self.places)
         if number == _MOST_WAYS:  # perhaps a loop that would never end
-            raise RecursionError(f"{_place()} is asked more than {_MOST_WAYS} times")
+            raise RecursionError(f"the condition at {_place()} is evaluated more than {_MOST_WAYS} times")
         self.places.append(_place())
         if number == len(self.answers):
             self.answers.append(False)
         return self.answers[number]
 
     def iter(self, obj: fx.Proxy) -> Iterator[Any]:
-        return iter((obj,) * self.stop_later("goes through the entries of a tensor or of its shape"))
+        return iter((obj,) * self.stop_later("iterates over a tensor or its shape"))
 
     def stop_later(self, reason: str) -> int:
-        """Note why the model cannot be traced, but go on: tuple(x.shape) often is part of the message of a check."""
+        """Note why the model cannot be traced, but continue: tuple(x.shape) is often part of a check's message."""
         self.obstacle = self.obstacle or f"{_place()} {reason}"
         return 1
 
 
 def _place() -> str:
-    """File and line of the code that is being traced."""
+    """File and line of the code being traced."""
     frame = sys._getframe(1)
     while frame.f_back and (frame.f_code.co_filename.startswith(_FX) or frame.f_code.co_filename == __file__):
         frame = frame.f_back
@@ -182,7 +182,7 @@ def _place() -> str:
 
 
 def _is_check(error: Exception) -> bool:
-    """Whether the model raised the error itself: not that something in it cannot be traced."""
+    """Whether the model itself raised the error, rather than the tracer."""
     trace = error.__traceback__
     while trace and trace.tb_next:
         trace = trace.tb_next
@@ -192,11 +192,11 @@ def _is_check(error: Exception) -> bool:
 
 
 def trace(model: nn.Module) -> fx.Graph:
-    """The graph of layers and functions of a model that `check_exportable` has passed."""
+    """The graph of layers and functions of a model that has passed `check_exportable`."""
     name = type(model).__name__
     found: fx.Graph | None = None
     failure: str | None = None
-    ways: list[tuple[bool, ...]] = [()]  # the first answers of ways through the model that are still to be tried
+    ways: list[tuple[bool, ...]] = [()]  # prefixes of answers for the paths still to be tried
     for _ in range(_MOST_WAYS):
         if not ways:
             break
@@ -207,14 +207,14 @@ def trace(model: nn.Module) -> fx.Graph:
         except Exception as error:
             if not _is_check(error):
                 reason = tracer.obstacle or " ".join(str(error).split())
-                raise ValueError(f"cannot export {name}, what it computes cannot be traced: {reason}") from error
+                raise ValueError(f"cannot export {name}, its computation cannot be traced: {reason}") from error
             failure = failure or tracer.obstacle or f"it raises for any input: {error}"
         else:
             if tracer.obstacle:
                 raise ValueError(f"cannot export {name}: {tracer.obstacle}")
             if found is not None:
                 place = tracer.places[len(start) - 1]
-                raise ValueError(f"cannot export {name}: the network depends on a condition on its input at {place}")
+                raise ValueError(f"cannot export {name}: its control flow depends on the input at {place}")
             found = graph
         answers = tuple(tracer.answers[: len(tracer.places)])
         ways += [(*answers[:i], not answers[i]) for i in range(len(start), len(answers))]

@@ -131,7 +131,9 @@ def read_labels(path: Path) -> NDArray[np.int64]:
     """Label images (Z, H, W) from a TIFF file: whole numbers, 0 for membrane, also if they are stored as floats."""
     stack = read_stack(path)
     if stack.min() < 0 or (stack.dtype.kind == "f" and (stack % 1 != 0).any()):
-        raise ValueError(f"{path} has no labels: whole numbers from 0 on, but {stack.min():g} … {stack.max():g}")
+        raise ValueError(
+            f"{path} does not hold labels: expected non-negative integers, got {stack.min():g} … {stack.max():g}"
+        )
     return stack.astype(np.int64)
 
 

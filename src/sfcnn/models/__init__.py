@@ -1,4 +1,4 @@
-"""The paper's networks, residual networks, plain CNN twins to compare them with, and a read-out of angles."""
+"""The paper's networks, residual networks, plain CNN twins for comparison, and a readout of angles."""
 
 from sfcnn.models.classifier import (
     BASELINE,

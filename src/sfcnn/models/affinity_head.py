@@ -1,4 +1,4 @@
-"""Oriented affinities: whether a pixel and the one a step away from it, in the direction of an orientation, are alike.
+"""Oriented affinities: whether a pixel and another, offset in the direction of an orientation, are in the same object.
 
 The orientation axis of features is a direction, so a last group convolution without a pool over it gives one logit for
 each of D distances and Λ directions θ_a = 2πa/Λ. Turning the image turns directions and values together,
@@ -22,7 +22,7 @@ _REACH = 2  # pixels that two convolutions without padding take from each side
 
 
 class AffinityHead(nn.Module):
-    """Two convolutions on features, and the arrangement of what they return.
+    """Two convolutions on features, and the rearrangement of their output.
 
     Shapes: features (…, H, W) → logits (B, D, Λ, H − 2·crop, W − 2·crop). The layers return (B, D, Λ, …), with
     reflections (B, D, 2Λ, …), or in a plain network (B, D·Λ, …).
@@ -32,7 +32,8 @@ class AffinityHead(nn.Module):
         radii: D, the number of distances.
         orientations: Λ, the number of directions.
         crop: pixels to remove from each side. They are removed before the convolutions, which at full resolution are
-            a notable part of the network's work; a smaller crop than the convolutions need is filled with zeros.
+            a considerable part of the network's cost; if the crop is smaller than the convolutions need, zeros are
+            added.
         reflections: whether the layers return mirrored orientations too.
     """
 
@@ -56,7 +57,7 @@ class AffinityHead(nn.Module):
         return (turned + mirrored.roll(self.orientations // 2, dims=2)) / 2
 
     def extra_repr(self) -> str:
-        """How many radii and directions."""
+        """Number of radii and directions."""
         return f"radii={self.radii}, orientations={self.orientations}, crop={self.crop}"
 
 

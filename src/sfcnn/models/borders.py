@@ -5,7 +5,7 @@ Borders, applied to every block of convolution, batch norm and ReLU:
 - "none": as in the paper. Padding adds zeros to features whose background is another constant.
 - "disk": features are multiplied by a disk, so that the border turns with the image.
 - "background": a disk, and a batch norm that keeps a background of zeros, so that padding continues the background. For
-  images on black of which there may be more around them than in training.
+  images on black that may have wider borders than in training.
 
 Pooling, between blocks: "max" is the paper's maximum over 2×2 pixels, "blur" the same without aliasing.
 """

@@ -4,8 +4,8 @@ Six convolutions with batch norm and ReLU, a 2×2 max-pool after the second and 
 space and orientations, three fully connected layers with batch norm, and dropout between them.
 
 The paper does not say how convolutions pad. With `padding="same"` all of them do, and maps of 28 pixels become 14 and
-7. With `padding="inner"` all but the first and the last do, 28 → 20 → 10 → 5 → 1 for the second network: so the paper's
-first author built it later, and it is half the work.
+7. With `padding="inner"` all but the first and the last do, 28 → 20 → 10 → 5 → 1 for the second network: the paper's
+first author later built it this way, and it takes half the computation.
 """
 
 from collections import OrderedDict
@@ -85,7 +85,7 @@ def _assemble(
     head: nn.Module,
     restrict_after: int = 0,
 ) -> nn.Sequential:
-    """Pool after every second block but the last, and give the parts their names."""
+    """Pool after every second block except the last, and name the parts."""
     features = nn.Sequential()
     for number, block in enumerate(blocks, start=1):
         features.append(block)
@@ -162,7 +162,7 @@ def steerable_classifier(
 
 
 def check_restriction(restrict_after: int, reflections: bool, convolutions: int) -> None:
-    """Raise unless reflections are there to be given up, after a convolution that another one follows."""
+    """Raise unless there are reflections to drop, after a convolution that is followed by another."""
     if restrict_after and not reflections:
         raise ValueError(
             f"restrict_after gives up reflections, got {restrict_after} for a network without: set reflections"

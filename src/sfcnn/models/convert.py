@@ -1,4 +1,4 @@
-"""Make an existing network of PyTorch layers equivariant by replacing its layers.
+"""Make an existing PyTorch network equivariant by replacing its layers.
 
 The rule. The network is traced once (`torch.fx`) to see what flows into each layer: images, features on the group, or
 numbers without orientations. Layers on features are replaced by those that do the same at every orientation:
@@ -71,7 +71,7 @@ def replace_convs(net: Net, orientations: int, *, orientation_pool: str = "max",
 
     Args:
         net: any network that `torch.fx` can trace, of the layers listed in this module.
-        orientations: Λ. Each channel is computed in all of them, so that a narrower network often does.
+        orientations: Λ. Each channel is computed in all of them, so a narrower network is often enough.
         orientation_pool: "max" or "mean", where orientations end.
         layers: basis, init and engine of the convolutions.
 
@@ -115,7 +115,7 @@ def replace_convs(net: Net, orientations: int, *, orientation_pool: str = "max",
 
 
 class _Survey:
-    """What flows into each layer of a network, and what stands in the way of a conversion."""
+    """The inputs of each layer of a network, and the obstacles to a conversion."""
 
     def __init__(self, net: nn.Module) -> None:
         self.net = net if not _is_leaf(net) else nn.Sequential(net)
@@ -136,14 +136,14 @@ class _Survey:
                 self.note(name, "forward does not call it")
 
     def note(self, name: str, reason: str) -> None:
-        """Keep a reason why a module cannot be converted."""
+        """Record why a module cannot be converted."""
         kind = type(self.net.get_submodule(name)).__name__
         problem = f"{name} ({kind}): {reason}" if name else f"the {kind} itself: {reason}"
         if problem not in self.problems:
             self.problems.append(problem)
 
     def _visit(self, node: fx.Node) -> Flow:
-        """What a node returns."""
+        """The kind of value that a node returns."""
         match node.op:
             case "placeholder":
                 return Flow.IMAGES

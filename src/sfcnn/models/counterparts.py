@@ -1,4 +1,4 @@
-"""Which layer does on features (B, C, Λ, H, W) what a layer of PyTorch does on maps (B, C, H, W)."""
+"""Layers on features (B, C, Λ, H, W) that correspond to PyTorch layers on maps (B, C, H, W)."""
 
 import copy
 from functools import singledispatch

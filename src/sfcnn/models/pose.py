@@ -1,4 +1,4 @@
-"""How an object is turned, read from the orientations of a steerable classifier (§3.2: features shift as images turn).
+"""The angle of an object, read from the orientations of a steerable classifier (§3.2: features shift as images rotate).
 
 The last features ζ_c(x, θ_a) of a classifier keep the orientation that its pooling discards. With the largest response
 of each orientation, z_c(θ_a) = max_x ζ_c(x, θ_a), a convolution over the group of rotations gives every class k a score
@@ -11,8 +11,8 @@ circular mean of the distribution over orientations that the scores stand for,
 
     φ_k = arg Σ_a softmax_a(s_k)_a e^{iθ_a},
 
-counter-clockwise, so that turning the image by φ adds φ. Its zero is that of the images that w was learned from. There
-is no bias: it would be the same for all orientations, and the softmax does not see it.
+counter-clockwise, so that rotating the image by φ adds φ. Angle zero is that of the images that w was trained on. There
+is no bias: it would be the same for all orientations, and the softmax is invariant to it.
 """
 
 import math
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from sfcnn.nn import OrientationReadout
 from sfcnn.subgroups import restrict
 
-#: Fewer orientations are too few to tell an angle: two of them only tell a half of the circle.
+#: With fewer orientations an angle is ambiguous: two determine it only up to a half of the circle.
 LEAST_ORIENTATIONS = 3
 
 
@@ -89,8 +89,8 @@ class PoseReadout(nn.Module):
     Shapes: features (B, C, Λ, H, W), or (B, C, 2Λ, H, W) with reflections → scores (B, K, Λ); weight (K, C, Λ), or
     (K, 2C, Λ) with reflections. `pose_angles` turns scores to angles.
 
-    A mirror image of an object has no angle: with reflections the features are restricted to rotations, and upright
-    objects are as they are in the images that were learned from.
+    A mirror image of an object has no angle: with reflections the features are restricted to rotations, and "upright"
+    is defined by the training images.
 
     Args:
         channels: C of the features.
@@ -108,7 +108,7 @@ class PoseReadout(nn.Module):
         if orientations < LEAST_ORIENTATIONS:
             raise ValueError(f"an angle needs at least {LEAST_ORIENTATIONS} orientations (Λ), got {orientations}")
         self.reflections = reflections
-        # At zero all orientations are equally likely: where learning starts.
+        # Training starts at zero, where all orientations are equally likely.
         self.weight = nn.Parameter(torch.zeros(classes, (1 + reflections) * channels, orientations))
 
     def forward(self, features: Tensor) -> Tensor:

@@ -4,10 +4,10 @@
     stage 1, 2, …: blocks relu(shortcut(ζ) + f(ζ)), f two convolutions with batch norms; maps halved between stages
     maximum over orientations, mean over space, one linear layer
 
-Convolutions have stride 1 and are followed by a halving of the maps, where the original networks have strides: a stride
-of 2 samples every other pixel, and which ones depends on the corner at which it begins, unless the side of the map is
-odd. Halving resamples the map bilinearly with pixels placed symmetrically about its centre. On even sides this is the
-mean of 2×2 pixels, and on sides of any parity it commutes with quarter turns.
+Where the original networks have strides, convolutions have stride 1 and are followed by a halving of the maps: a stride
+of 2 samples every other pixel, and which ones depends on the corner where it starts, unless the side of the map is odd.
+Halving resamples the map bilinearly with pixels placed symmetrically about its centre. On even sides this is the mean
+of 2×2 pixels, and on sides of any parity it commutes with quarter turns.
 """
 
 from collections import OrderedDict

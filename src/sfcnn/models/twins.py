@@ -43,7 +43,7 @@ class PlainResidualBlock(Residual):
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of learnable numbers in a model."""
+    """Number of learnable parameters in a model."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 

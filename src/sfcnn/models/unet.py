@@ -6,14 +6,14 @@
                     ↓ pool                  ↑ upsample, conv
     level 3  ───── conv, residual ──────────┘            (and so on)
 
-The read-out leaves the group. The paper's takes the maximum over orientations first, which leaves as many maps as the
-first level has filters, and goes on with two 1×1 convolutions. Where all of these few maps are zero the logit is the
-last bias, so that narrow networks find it hard to be sure. By default a 3×3 group convolution to four times as many
-channels stands before the maximum, and one 1×1 convolution after it.
+The readout leaves the group. The paper's takes the maximum over orientations first, which leaves as many maps as the
+first level has filters, and continues with two 1×1 convolutions. Where all of these few maps are zero, the logit is the
+last bias, so narrow networks rarely reach confident predictions. By default the maximum is preceded by a 3×3 group
+convolution to four times as many channels, and followed by one 1×1 convolution.
 
-The paper's drawing is its only account of the number of levels and of what stands at each; the text fixes channels,
-kernel sizes, depth of the residual blocks, addition of skips, pooling and dropout. Five levels, as in the U-Net it is
-modelled on, are our reading.
+The paper specifies the number of levels and their contents only in a figure; its text specifies channels, kernel sizes,
+depth of the residual blocks, addition of skips, pooling and dropout. Five levels, as in the U-Net it is modelled on,
+are our interpretation.
 """
 
 from collections.abc import Callable
@@ -52,9 +52,9 @@ class Crop(nn.Module):
 class UNet(nn.Module):
     """Encoder, decoder and head; steerable and plain networks differ only in the parts they pass.
 
-    Shapes: images (B, C, H, W) → logits (B, classes, H', W'). Sizes that 2^(levels − 1) does not divide are continued
-    by reflection, and the logits cut to the image again. With affinities, those of D radii and Λ directions follow the
-    classes, (B, classes + D·Λ, H', W'); `sfcnn.models.affinity_head.split_affinities` parts them.
+    Shapes: images (B, C, H, W) → logits (B, classes, H', W'). Images whose sides are not divisible by 2^(levels − 1)
+    are padded by reflection, and the logits cropped to the image again. Affinities of D radii and Λ directions follow
+    the classes, (B, classes + D·Λ, H', W'); `sfcnn.models.affinity_head.split_affinities` separates them.
 
     Args:
         widths: channels of each level, from the image down.
@@ -63,7 +63,7 @@ class UNet(nn.Module):
         residual: makes the module that keeps it.
         pool, upsample: between levels.
         head: from the features of level 1 to logits.
-        affinity_head: from the features of level 1 to logits of pairs of pixels, if there are to be some.
+        affinity_head: from the features of level 1 to logits of pixel pairs, optional.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class UNet(nn.Module):
         return logits
 
     def _padded(self, images: Tensor, multiple: int, affinities: bool) -> Tensor:
-        """Logits of an image of any size, by way of one whose sides are whole multiples."""
+        """Logits of an image of any size, padded to whole multiples."""
         if not isinstance(images, Tensor):  # the symbol of an exporter, whose graph has no conditions
             raise ValueError(f"an exported U-Net needs height and width divisible by {multiple}")
         whole = pad_by_reflection(images, 0, multiple)
@@ -127,7 +127,7 @@ def _level_channels(channels: int, levels: int) -> list[int]:
     return [channels * 2 ** min(level, 2) for level in range(levels)]
 
 
-#: Ways from features on the group to logits.
+#: How features on the group become logits.
 READOUTS = ("group", "paper")
 
 _EXPANSION = 4  # channels before the maximum over orientations, for each of level 1
@@ -171,8 +171,8 @@ def membrane_unet(
         crop: pixels removed from each side before the 1×1 convolutions. The paper feeds 256×256 regions padded to
             320×320, a crop of 32.
         readout: "group", or "paper" for the maximum over orientations followed by two 1×1 convolutions.
-        reflections: whether the logits of a mirror image are the mirrored logits.
-        affinities: D, the number of distances at which pairs of pixels are judged in each of the Λ directions
+        reflections: also make the network equivariant to reflections.
+        affinities: D, the number of distances at which pixel pairs are classified in each of the Λ directions
             (`sfcnn.models.affinity_head`); 0 for a network without affinities.
         padding_mode, basis, init, engine: as in `GroupConv2d`.
 

@@ -9,8 +9,8 @@ around a network that was trained without views is test-time augmentation. Eithe
 network with Λ orientations sees nothing new in rotations by 2π/Λ: its views are spread over [0, 2π/Λ) instead.
 
 Multiples of 90° move pixels onto pixels, so that F is exactly invariant (or equivariant) under quarter turns if N is
-divisible by 4. Other angles are a number of quarter turns and a rest within 90° that is resampled, with the ground of
-the image (the median of its border) where nothing was.
+divisible by 4. Other angles are split into quarter turns and a remainder below 90°, which is resampled, with the ground
+of the image (the median of its border) outside it.
 """
 
 import math
@@ -28,7 +28,7 @@ _SEEN = 0.999  # the part of a pixel from which on a resampled output counts as 
 
 
 def check_view_count(views: int) -> None:
-    """Raise unless it is a number of rotations."""
+    """Raise unless `views` is a valid number of rotations."""
     if isinstance(views, bool) or not isinstance(views, int) or not 1 <= views <= _MOST_VIEWS:
         raise ValueError(f"views must be a whole number from 1 to {_MOST_VIEWS}, got {views!r}")
 
@@ -81,8 +81,8 @@ class ViewPool(nn.Module):
         views: N, rotations evenly spaced over the circle.
         mirrored: also use the mirror image of each, 2N views in all.
         pool: "max" or "mean".
-        dense: the output is a map of the input's size. Where views at other angles than multiples of 90° do not see a
-            pixel, it is pooled over those that do.
+        dense: the output is a map of the input's size. Pixels that some views at angles other than multiples of 90° do
+            not cover are pooled over the remaining views.
         orientations: Λ of the network, 1 if it is a plain one: the views are spread over [0, 2π/Λ).
         mode: how images are resampled, "bilinear" or "bicubic".
 
@@ -149,7 +149,8 @@ class MeanProbability(ViewPool):
 
     Shapes: images (B, C, H, W) → (B, classes), logits whose softmax is the mean.
 
-    Arguments are those of `ViewPool`. It takes as much memory as the classifier: fewer images are computed at a time.
+    Arguments are those of `ViewPool`. It takes as much memory as the classifier, because it processes fewer images at a
+    time.
     """
 
     def __init__(self, net: nn.Module, views: int, *, orientations: int = 1, mode: str = "bilinear") -> None:

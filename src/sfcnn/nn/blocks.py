@@ -1,4 +1,4 @@
-"""Blocks that networks are made of: convolution, batch norm, ReLU and dropout, alone or around an identity.
+"""Building blocks of networks: convolution, batch norm, ReLU and dropout, with or without a residual connection.
 
 Batch norm averages over space and orientations and dropout removes whole channels, so both keep equivariance.
 """
@@ -53,7 +53,7 @@ class ConvBlock(nn.Sequential):
         super().__init__(*layers)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Features → features, with as few passes over memory as nobody can tell from one for each layer."""
+        """Features → features, with layers fused where this cannot be observed."""
         if not self._is_as_made(input):
             return super().forward(input)
         conv, norm, _, *rest = self
@@ -67,7 +67,7 @@ class ConvBlock(nn.Sequential):
         return features
 
     def _is_as_made(self, input: Tensor) -> bool:
-        """Whether the first three layers are those of `__init__` and nobody looks between them: no hooks, no graph."""
+        """Whether the first three layers are those of `__init__` and unobserved: no hooks, no graph."""
         if torch.compiler.is_compiling() or not isinstance(input, Tensor) or len(self) < 3:
             return False
         if input.is_meta or torch.is_autocast_enabled(input.device.type):

@@ -1,11 +1,12 @@
-"""Borders and strides that turn well.
+"""Borders and strides that preserve rotation equivariance.
 
-A rotation turns what is in an image, but not the square that maps are cut from. Three things show a network the square:
+A rotation turns the content of an image, but not its square frame. Three things reveal the frame to a network:
 
-- Maps end at the square: what reaches a corner is seen, what reaches as far along an axis is cut off. `DiskMask` ends
-  maps at a circle instead.
-- Padding adds zeros, but batch norm and ReLU turn a black background into another constant, so that the square gets an
-  edge in every layer. `BackgroundNorm` subtracts that constant: zero stays zero, and padding continues the background.
+- Maps end at the frame: a response in a corner is kept, one at the same distance along an axis is cut off. `DiskMask`
+  ends maps at a circle instead.
+- Padding adds zeros, but batch norm and ReLU turn a black background into another constant, so that the frame becomes
+  an edge in every layer. `BackgroundNorm` subtracts that constant: zero stays zero, and padding continues the
+  background.
 - A maximum over 2×2 pixels with stride 2 depends on where the grid lies. `MaxBlurPool` takes the maximum everywhere and
   blurs it before the stride.
 
@@ -87,8 +88,8 @@ class MaxBlurPool(nn.Module):
     """Halve maps without aliasing: the maximum over 2×2 pixels at every position, blurred, at every second position.
 
     The blur is the binomial (1, 2, 1)/4 along even sides and (1, 3, 3, 1)/8 along odd ones, which leaves the grid of
-    outputs in the middle of that of inputs, so that quarter turns are exact. Beyond the border maps are continued by
-    their outermost values.
+    outputs centred on that of inputs, so that quarter turns are exact. Beyond the border, maps are padded with their
+    outermost values.
 
     Shapes: features (B, C, Λ, H, W) → (B, C, Λ, H // 2, W // 2), and maps without Λ.
 

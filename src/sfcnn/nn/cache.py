@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class FrozenKernel:
-    """Keep what was built from a tensor, and build it anew once the tensor's values differ.
+    """Cache a value built from a tensor, and rebuild it when the tensor's values change.
 
     The weight is compared by value with a copy: no way of writing to it (an optimiser, `load_state_dict`, `.data`,
     `copy_`) goes unnoticed, and reading the weight once is far cheaper than building a filter bank. The kept value
@@ -31,7 +31,7 @@ class FrozenKernel:
         return kernel
 
     def clear(self) -> None:
-        """Let the kept value go."""
+        """Drop the cached value."""
         self._kept = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "FrozenKernel":

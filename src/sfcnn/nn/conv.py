@@ -31,13 +31,13 @@ class LiftConv2d(SteerableConv2d):
         out_channels: Ĉ, the number of learned filters; each is applied in all orientations.
         kernel_size: side of the square filter, odd.
         orientations: Λ ≥ 1.
-        reflections: whether filters are mirrored, too; all layers up to a `Restrict` must agree on it.
+        reflections: whether filters are also mirrored; all layers up to a `Restrict` must agree on it.
         stride, padding, dilation, padding_mode, bias: as in `nn.Conv2d`, one value for both axes.
         basis: a preset ("bandlimited", "averaged", "paper", or "pixels" for 1, 2 or 4 orientations), a `Basis`, or a
             function from kernel size to `Basis`.
         init: "coeff" or "he", with "-backward" to keep the variance of gradients instead.
-        engine: how it is computed, "direct", "atomic" or "spectral"; "auto" for the one that should be fastest, or
-            "measured" for the one that is, tried once for each shape of input. The result is the same.
+        engine: how it is computed, "direct", "atomic" or "spectral"; "auto" picks the one predicted to be fastest,
+            "measured" times them once for each input shape. The result is the same.
         device, dtype: of the weights.
 
     >>> import torch
@@ -138,7 +138,7 @@ class GroupConv2d(SteerableConv2d):
     def _choose_engine(self, features: Tensor) -> Engine:
         """The layer's engine, or for "auto" and "measured" the fastest for features (B, C, Λ, H, W).
 
-        The cost model of "auto" knows processors only; on other devices it is measured too.
+        The cost model of "auto" covers only CPUs; on other devices "auto" measures too.
         """
         if self.engine not in ("auto", "measured"):
             return resolve_engine(self.engine)

@@ -1,4 +1,4 @@
-"""Functions that do to maps (B, C·Λ, H, W) what they do to features (B, C, Λ, H, W), since every number is alone."""
+"""Elementwise functions, which act on maps (B, C·Λ, H, W) as on features (B, C, Λ, H, W)."""
 
 import operator
 

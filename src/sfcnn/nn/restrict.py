@@ -6,7 +6,7 @@ from sfcnn.subgroups import restrict
 
 
 class Restrict(nn.Module):
-    """Go on with fewer rotations, or without reflections: `sfcnn.restrict` between two layers.
+    """Continue with fewer rotations, or without reflections: `sfcnn.restrict` between two layers.
 
     Shapes: features (B, C, Λ, H, W) → (B, C·Λ/Λ', Λ', H, W). With reflections, (B, C, 2Λ, H, W) →
     (B, 2C·Λ/Λ', Λ', H, W), or (B, C·Λ/Λ', 2Λ', H, W) if they are kept.

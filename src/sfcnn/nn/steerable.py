@@ -21,7 +21,7 @@ class SteerableConv2d(nn.Module):
     """A convolution with steerable filters: learned weights of fixed atoms, which are derived and not saved.
 
     The state dict holds the parameters and, as extra state, the rings of the basis that the weights belong to
-    (`Basis.to_tensor`). Weights of one basis are other filters in another, so that loading them there is an error.
+    (`Basis.to_tensor`). In another basis the same weights give different filters, so loading them there is an error.
     """
 
     atoms: Tensor  # (Q, s, s)
@@ -107,20 +107,20 @@ class SteerableConv2d(nn.Module):
         return self.bias.repeat_interleave(2) if self.reflections and self.bias is not None else self.bias
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SteerableConv2d":
-        """Follow `.to()`, `.double()` …: atoms are sampled anew, since casting a float32 atom gains no digits."""
+        """Follow `.to()`, `.double()` …: atoms are resampled, because casting a float32 atom does not add precision."""
         super()._apply(fn, recurse)
         self._sample_atoms()
         self._frozen.clear()
         return self
 
     def train(self, mode: bool = True) -> "SteerableConv2d":
-        """Set the mode as every module does; the kernel kept for evaluation is let go."""
+        """Set the mode like any module; the kernel cached for evaluation is dropped."""
         if mode:
             self._frozen.clear()
         return super().train(mode)
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew by the scheme `init` and set the bias to zero."""
+        """Redraw the weights with the scheme `init` and set the bias to zero."""
         fan_out = self.out_channels * self.group_order
         std = initial_std(self.init, self.basis, self.kernel_size, fan_in=self._fan_in, fan_out=fan_out)
         init_weight_(self.weight, std)
@@ -178,7 +178,7 @@ class SteerableConv2d(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load the parameters unless they belong to another basis; states that do not name theirs are older files."""
+        """Load the parameters unless they belong to another basis; older files do not name their basis."""
         key = prefix + _BASIS_KEY
         try:
             if key in state_dict:
@@ -204,7 +204,7 @@ class SteerableConv2d(nn.Module):
         self.geometry.check_map(*maps.shape[-2:])
 
     def _explain_orientations(self, maps: Tensor) -> str:
-        """What may be wrong with features whose axis of orientations does not fit."""
+        """A hint for features whose orientation axis has the wrong size."""
         size, order = maps.shape[2] if maps.dim() == 5 else 0, self.group_order
         if self.reflections and size == self.orientations:
             return (

@@ -51,9 +51,9 @@ def correlation_atoms(
 
 
 def _by_rows(weight: Tensor) -> Tensor:
-    """The weight, seen by way of its rows (…, Q), so that its gradient comes to lie in memory as it does itself.
+    """The weight, viewed through its rows (…, Q), so that its gradient has the same memory layout.
 
-    After an einsum it would not where an axis has size 1, and DistributedDataParallel warns of that.
+    After an einsum it would not if an axis has size 1, and DistributedDataParallel warns about that.
     """
     return weight.flatten(0, -2).unflatten(0, weight.shape[:-1])
 

@@ -1,4 +1,4 @@
-"""The engines that compute the two operators of the network. Same function, same gradients, any engine.
+"""The engines that compute the two operators of the network, all with the same outputs and gradients.
 
 An engine works in two steps: `*_kernel` turns weights into what it convolves with (this depends on the weights only,
 so that layers keep it while the weights are frozen), and `lift` or `group` applies it. A layer looks its engine up once
@@ -48,7 +48,7 @@ ENGINES: dict[str, Engine] = {"direct": direct, "atomic": atomic, "spectral": sp
 #: timing them.
 ENGINE_CHOICES = ("auto", "measured", *ENGINES)
 
-#: What a size is taken as that torch.compile or torch.export leaves open, to choose one engine for all its values.
+#: The value assumed for dynamic sizes in torch.compile or torch.export, to choose one engine for all of them.
 _OPEN_SIZE = 32
 
 
@@ -66,7 +66,7 @@ def resolve_engine(name: str) -> Engine:
 
 
 def known_size(size: int) -> int:
-    """The size, or a usual one while a graph is made that serves many sizes."""
+    """The size, or a typical one while tracing a graph with dynamic sizes."""
     if not torch.compiler.is_compiling():
         return size
     from torch.fx.experimental.symbolic_shapes import has_static_value

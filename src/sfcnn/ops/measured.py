@@ -1,7 +1,7 @@
-"""Which engine is fastest for the shapes at hand, by trying them: each is timed once for each problem.
+"""Find the fastest engine for the given shapes by timing each of them once per problem.
 
-As `torch.backends.cudnn.benchmark` does, and like there the choices are kept in memory only. They can be taken out and
-put back, so that a resumed run computes with the engines that it began with and ends with the same bits.
+As with `torch.backends.cudnn.benchmark`, the choices are kept only in memory. They can be saved and restored, so that a
+resumed run uses the same engines as before and its result is bit-identical.
 """
 
 import time
@@ -17,13 +17,13 @@ _choices: dict[str, str] = {}
 
 
 def describe(problem: Problem, training: bool, device: torch.device, dtype: torch.dtype) -> str:
-    """What a choice holds for: all that the times depend on, as text."""
+    """The key of a choice: everything that the times depend on, as text."""
     mode = "training" if training else "evaluation"
     return f"{mode} {device.type} {dtype} {torch.get_num_threads()} threads {problem}"
 
 
 def measured_engine(name: str, candidates: Mapping[str, Callable[[], object]]) -> str:
-    """The name of the candidate that takes the least time; what was chosen before under `name` is not timed again."""
+    """The name of the fastest candidate; an earlier choice under `name` is reused without timing."""
     if name not in _choices:
         times = {engine: _seconds(work) for engine, work in candidates.items()}
         _choices[name] = min(times, key=times.__getitem__)
@@ -31,7 +31,7 @@ def measured_engine(name: str, candidates: Mapping[str, Callable[[], object]]) -
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """The least time of a few."""
+    """The shortest of a few timings."""
     times = []
     for _ in range(1 + _REPEATS):
         start = time.perf_counter()
@@ -43,10 +43,10 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def choices() -> dict[str, str]:
-    """All choices so far, to be saved beside what they were made for."""
+    """All choices so far, to be saved with the run."""
     return dict(_choices)
 
 
 def restore(saved: Mapping[str, str]) -> None:
-    """Take choices that were made before, in the place of those of this process for the same problems."""
+    """Restore earlier choices, replacing those of this process for the same problems."""
     _choices.update(saved)

@@ -1,4 +1,4 @@
-"""Images to classes of pixels: membranes, vessels, any thing with a mask. Needs `pip install 'sfcnn[em]'`."""
+"""Semantic segmentation: membranes, vessels, anything with a mask. Requires `pip install 'sfcnn[em]'`."""
 
 from typing import Any
 

@@ -1,12 +1,12 @@
-"""Affinities of pairs of pixels, (…, D, Λ, H, W): what is true of them, both their ends, and how they turn.
+"""Affinities of pixel pairs, (…, D, Λ, H, W): targets, averaging over both ends, and how they rotate.
 
-The entry (d, a) at pixel x stands for the pair of x and x + o_da, with the steps o of `oriented_offsets`. It is 1 if
+The entry (d, a) at pixel x stands for the pair of x and x + o_da, with the offsets o of `oriented_offsets`. It is 1 if
 both are in the same cell,
 
     t_da(x) = 1  ⇔  ℓ(x) = ℓ(x + o_da) > 0,
 
-where the label image ℓ has a number for each cell and 0 on membranes. Pixels with labels below 0 are not known. Pairs
-with an end that is not known or not in the image are not valid.
+where the label image ℓ has a number for each cell and 0 on membranes. Negative labels mark unknown pixels. A pair is
+invalid if either end is unknown or outside the image.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from torch import Tensor
 
 from sfcnn.segmentation.offsets import pair_windows
 
-#: Steps (D, Λ, 2) of `oriented_offsets`.
+#: Offsets (D, Λ, 2) from `oriented_offsets`.
 Offsets = NDArray[np.int64]
 
 
 class PairTargets(NamedTuple):
-    """What is true of pairs of pixels."""
+    """Ground truth for pairs of pixels."""
 
-    same: Tensor  #: (…, D, Λ, H, W), bool: both are in the same cell
-    valid: Tensor  #: (…, D, Λ, H, W), bool: both are in the image, and known
+    same: Tensor  #: (…, D, Λ, H, W), bool: both pixels are in the same cell
+    valid: Tensor  #: (…, D, Λ, H, W), bool: both pixels are inside the image and known
 
 
 def affinity_targets(labels: Tensor, offsets: Offsets) -> PairTargets:
@@ -38,7 +38,7 @@ def affinity_targets(labels: Tensor, offsets: Offsets) -> PairTargets:
     ([True, False, False, False, False], [True, True, True, True, False])
     """
     if labels.dim() < 2 or labels.is_floating_point():
-        raise ValueError(f"expected label images (…, H, W) of whole numbers, got {tuple(labels.shape)}, {labels.dtype}")
+        raise ValueError(f"expected integer label images (…, H, W), got {tuple(labels.shape)}, {labels.dtype}")
     radii, orientations, _ = offsets.shape
     *batch, height, width = labels.shape
     same = torch.zeros(*batch, radii, orientations, height, width, dtype=torch.bool, device=labels.device)
@@ -52,7 +52,7 @@ def affinity_targets(labels: Tensor, offsets: Offsets) -> PairTargets:
 
 
 def same_shares(labels: Sequence[Tensor], offsets: Offsets) -> Tensor:
-    """The share of valid pairs in label images (H, W) that are in the same cell, of each radius: (D,), ½ if unknown."""
+    """Fraction of valid pairs in label images (H, W) that are in the same cell, per radius: (D,), ½ without pairs."""
     counts = torch.zeros(2, len(offsets))
     for image in labels:
         counts += torch.stack([part.sum((1, 2, 3)) for part in affinity_targets(image, offsets)])
@@ -60,10 +60,10 @@ def same_shares(labels: Sequence[Tensor], offsets: Offsets) -> Tensor:
 
 
 def average_pairs(affinities: Tensor, offsets: Offsets) -> Tensor:
-    """Give both ends of each pair the mean of what they say of it: (…, D, Λ, H, W) → the same shape.
+    """Give both ends of each pair the mean of their two values: (…, D, Λ, H, W) → the same shape.
 
-    The partner of (d, a) at x is (d, a + Λ/2) at x + o_da. With odd Λ there is none, and nothing changes; nor do pairs
-    that are not in the image.
+    The partner of (d, a) at x is (d, a + Λ/2) at x + o_da. Odd Λ have no partners, so nothing changes; pairs that leave
+    the image do not change either.
     """
     radii, orientations, _ = offsets.shape
     if affinities.shape[-4:-2] != (radii, orientations):
@@ -81,13 +81,13 @@ def average_pairs(affinities: Tensor, offsets: Offsets) -> Tensor:
 
 
 def turn_affinities(affinities: Tensor, turns: int, *, mirrored: bool = False) -> Tensor:
-    """Affinities (…, D, Λ, H, W) → those of the image mirrored left to right, if asked, and then turned by 90°·turns.
+    """Affinities (…, D, Λ, H, W) of the image after an optional left-right flip, then a rotation by 90°·turns.
 
-    Values go to where their pixels go, and to the directions that theirs become: π − θ and θ + 90°·turns.
+    Each value moves with its pixel, and its direction θ becomes π − θ (flip) and θ + 90°·turns (rotation).
     """
     orientations = affinities.shape[-3]
     if (turns * orientations) % 4 or (mirrored and orientations % 2):
-        what = "mirrored" if mirrored and orientations % 2 else f"turned by {90 * turns}°"
+        what = "mirrored" if mirrored and orientations % 2 else f"rotated by {90 * turns}°"
         raise ValueError(
             f"affinities in {orientations} directions cannot be {what}: choose a number of orientations divisible by 4"
         )

@@ -1,4 +1,4 @@
-"""What a run that learns to segment is made of: network, images, crops, optimisation (§4.2, App. C.2)."""
+"""Settings of a segmentation run: network, images, crops, optimisation (§4.2, App. C.2)."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
 #: Where images come from.
 SOURCES = ("synthetic", "isbi", "stack", "pairs")
 
-_MOST_LEVELS = 16  # halving an image so often leaves nothing of it
+_MOST_LEVELS = 16  # halving an image more often than this leaves nothing of it
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,19 @@ class UNetConfig:
         kind: "steerable", or a plain U-Net that matches it: "plain-channels", "plain-effective-channels",
             "plain-parameters"
         orientations: Λ
-        channels: filters of the first level
-        levels: of resolution
-        input_kernel_size: of the first convolution
-        kernel_size: of all others
+        channels: number of filters on the first level
+        levels: number of resolution levels
+        input_kernel_size: kernel size of the first convolution
+        kernel_size: kernel size of all other convolutions
         residual_depth: convolutions in each residual block
         dropout: probability of dropping a channel
-        readout: from features to logits, "group" or "paper"
+        readout: how features become logits, "group" or "paper"
         basis: preset of the atoms
-        init: scheme of the initial weights
+        init: initialisation scheme of the weights
         engine: how convolutions are computed
-        reflections: whether the prediction for a mirror image is the mirrored prediction
-        affinities: distances in pixels, such as [1, 3, 9, 27], at which the network also tells whether two pixels are
-            in the same cell, in the direction of each orientation; none by default. Best with an even Λ
+        reflections: also make the network equivariant to reflections
+        affinities: distances in pixels, such as [1, 3, 9, 27], at which the network also predicts whether two pixels
+            are in the same cell, in the direction of each orientation; none by default. Works best with an even Λ
     """
 
     kind: str = "steerable"
@@ -56,7 +56,7 @@ class UNetConfig:
     affinities: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the choices, the levels and the affinities; other sizes are checked where the network is made."""
+        """Check the choices, the levels and the affinities; other sizes are checked when the network is built."""
         check_choice(self, "kind", KINDS)
         check_choice(self, "readout", READOUTS)
         if not 1 <= self.levels <= _MOST_LEVELS:
@@ -71,26 +71,27 @@ class UNetConfig:
 
 @dataclass(frozen=True)
 class SlicesConfig:
-    """What is learned from: images, or slices of a stack, with a mask each.
+    """The training data: images, or slices of a stack, each with a mask.
 
     Args:
-        source: "synthetic" (drawn membranes, no files needed), "isbi" (isbi2012/train-volume.tif and train-labels.tif
-            in the data directory), "stack" (two TIFF files) or "pairs" (a folder with `images/` and `masks/`)
-        path: of the stack's images, or of the folder
-        masks: of the stack's masks
-        invert_masks: masks are 0 on what is looked for, as those of the ISBI challenge are on membranes
-        label_masks: masks are label images, with a number for each cell and 0 on membranes, which are looked for
-        classes: a name for what is looked for, or for each of the numbers 0, 1, 2 … in the masks; found in the masks
-            if there are none
-        channels: of the images, 1 for grey and 3 for RGB; 0 for what the files have
-        pixel_size: in micrometres; 0 for what the files say
-        validation: how many slices choose the epoch whose weights are kept
-        validation_from: number of the first of them, counted from 1; 0 for the last ones
-        test: how many slices are left out of everything
-        test_from: number of the first of them, counted from 1; 0 for the last ones
-        standardize: bring each slice to mean 0 and deviation 1, in training and prediction, so that its brightness and
-            contrast do not matter
-        seed: of synthetic slices
+        source: "synthetic" (generated membranes, no files needed), "isbi" (isbi2012/train-volume.tif and
+            train-labels.tif in the data directory), "stack" (two TIFF files) or "pairs" (a folder with `images/` and
+            `masks/`)
+        path: path of the image stack, or of the folder
+        masks: path of the mask stack
+        invert_masks: the masks are 0 on the foreground, as in the ISBI challenge, where membranes are 0
+        label_masks: the masks are label images, with a number for each cell and 0 on membranes (the foreground)
+        classes: one name for the foreground, or one for each of the numbers 0, 1, 2 … in the masks; taken from the
+            masks if empty
+        channels: number of image channels, 1 for grey and 3 for RGB; 0 takes it from the files
+        pixel_size: in micrometres; 0 takes it from the files
+        validation: number of held-out slices that select the best epoch
+        validation_from: number of the first of them, counted from 1; 0 takes the last ones
+        test: number of slices that are neither trained on nor used to select the epoch
+        test_from: number of the first of them, counted from 1; 0 takes the last ones
+        standardize: scale each slice to mean 0 and standard deviation 1, in training and prediction, so that its
+            brightness and contrast do not matter
+        seed: seed of the synthetic slices
     """
 
     source: str = "synthetic"
@@ -109,7 +110,7 @@ class SlicesConfig:
     label_masks: bool = False
 
     def __post_init__(self) -> None:
-        """Check that what the source needs is named."""
+        """Check that everything the source needs is given."""
         check_choice(self, "source", SOURCES)
         check_choice(self, "channels", (0, 1, 3))
         needed = {"stack": ("path", "masks"), "pairs": ("path",)}.get(self.source, ())
@@ -117,17 +118,17 @@ class SlicesConfig:
             if not getattr(self, name):
                 raise ValueError(f"source {self.source!r} needs images.{name}")
         if self.label_masks and not needed:
-            raise ValueError(f"images.label_masks is for the sources 'stack' and 'pairs', got {self.source!r}")
+            raise ValueError(f"images.label_masks needs the source 'stack' or 'pairs', got {self.source!r}")
         if self.label_masks and self.invert_masks:
-            raise ValueError("images.invert_masks is for masks of two values: label images have 0 on membranes")
+            raise ValueError("images.invert_masks is for two-valued masks; label images are 0 on membranes")
         check_at_least(self, 1, "validation")
         check_at_least(self, 0, "validation_from", "test", "test_from", "pixel_size")
         if len(set(self.classes)) < len(self.classes):
-            raise ValueError(f"classes must have different names, got {list(self.classes)}")
+            raise ValueError(f"class names must be distinct, got {list(self.classes)}")
         check_seed(self.seed)
 
     def split(self, count: int) -> tuple[list[int], list[int], list[int]]:
-        """Indices of the slices to train on, to choose the epoch by, and to leave out, of `count` slices.
+        """Split `count` slices: indices for training, for validation (selects the epoch), and for testing.
 
         >>> SlicesConfig(validation=1, test=1).split(4)
         ([0, 1], [2], [3])
@@ -139,13 +140,13 @@ class SlicesConfig:
         if not train:
             raise ValueError(
                 f"images.validation and images.test must leave slices to train on, got {self.validation} and "
-                f"{self.test} of {count}"
+                f"{self.test} out of {count}"
             )
         return train, validation, test
 
 
 def _held_out(name: str, count: int, first: int, left: list[int]) -> list[int]:
-    """`count` slices in a row from number `first` on, or the last ones of those that are left."""
+    """`count` consecutive slices starting at number `first`, or the last ones of those that are left."""
     chosen = list(range(first - 1, first - 1 + count)) if first else left[len(left) - count :]
     if len(chosen) < count or not set(chosen) <= set(left):
         numbers = f"{first} to {first + count - 1}" if first else "the last ones"
@@ -155,20 +156,20 @@ def _held_out(name: str, count: int, first: int, left: list[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class SegmentationConfig:
-    """A run that learns to segment; sizes and schedule are the paper's where it states them.
+    """A segmentation run; sizes and schedule are the paper's where it states them.
 
     Args:
         model: the network
-        images: what it learns from
+        images: the training data
         crops: how crops are drawn
-        optimization: how it learns
-        loss: "cross-entropy" (the paper's); "balanced", where every class counts as much as any other, and "dice" are
-            for rare classes
-        affinity_weight: factor on the loss of affinities, if the network has some
-        steps: of an epoch
-        seed: of the initial weights, the crops and dropout
-        checkpoint_steps: write a checkpoint after this many steps, 0 for the end of each epoch only
-        tensorboard: also log for TensorBoard
+        optimization: optimiser, schedule and batch size
+        loss: "cross-entropy" (the paper's); for rare classes "balanced", which gives every class the same weight, or
+            "dice"
+        affinity_weight: weight of the affinity loss, if the network predicts affinities
+        steps: steps per epoch
+        seed: seed of the initial weights, the crops and dropout
+        checkpoint_steps: write a checkpoint every this many steps; 0 writes one only at the end of each epoch
+        tensorboard: also log to TensorBoard
     """
 
     task: ClassVar[str] = "segmentation"
@@ -195,7 +196,7 @@ class SegmentationConfig:
 
 
 def from_version_1(values: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a run of version 0.1, which looked for membranes and knew the paper's read-out only."""
+    """Convert the settings of a version 0.1 run, which supported only membranes and the paper's readout."""
     if "classes" in values.get("images", {}):
         return values
     images = {"invert_masks": True, "classes": ["membranes"], "channels": 1, **values.get("images", {})}

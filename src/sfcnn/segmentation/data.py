@@ -1,8 +1,8 @@
-"""Images with their masks: a stack and the stack of its masks, a folder of pairs, or synthetic membranes.
+"""Images with their masks: an image stack and a mask stack, a folder of pairs, or synthetic membranes.
 
-A folder of pairs has two folders inside, `images` and `masks`, with files of the same names but for their endings:
-`masks/a.tif` belongs to `images/a.png`. Each pair may have a size of its own. In a mask 0 is background, and what is
-looked for is any one other value, or the numbers 1, 2, … for several classes.
+A folder of pairs contains two folders, `images` and `masks`, whose file names match up to the extension:
+`masks/a.tif` belongs to `images/a.png`. Pairs may differ in size. In a mask, 0 is background and any one other value is
+foreground; several classes are numbered 1, 2, ….
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from sfcnn.segmentation.config import SegmentationConfig, SlicesConfig
 from sfcnn.segmentation.labels import as_labels, cells_of_mask, membranes_of_cells
 from sfcnn.segmentation.synthetic import synthetic_membranes
 
-#: Endings of the files in a folder of pairs.
+#: File extensions recognised in a folder of pairs.
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", *TIFF)
 
 _MOST_CLASSES = 64
@@ -30,14 +30,14 @@ _MOST_CLASSES = 64
 
 @dataclass(frozen=True)
 class Slices:
-    """Images of any sizes and the classes of their pixels."""
+    """Images of any size and the classes of their pixels."""
 
-    name: str  #: as printed beside numbers
-    images: Sequence[Tensor]  #: each (C, H, W), float32 from black, 0, to white, 1
-    masks: Sequence[Tensor]  #: each (H, W), int64: 0 for background, 1, 2, … for what is looked for
-    classes: tuple[str, ...]  #: one name for what is looked for, or a name for each number
-    pixel_size: float = 0.0  #: in micrometres, 0 if it is not known
-    labels: Sequence[Tensor] = ()  #: label images as they were read, each (H, W), int64; empty if masks were read
+    name: str  #: as printed next to results
+    images: Sequence[Tensor]  #: each (C, H, W), float32 from 0 (black) to 1 (white)
+    masks: Sequence[Tensor]  #: each (H, W), int64: 0 for background, 1, 2, … for the foreground classes
+    classes: tuple[str, ...]  #: one name for the foreground, or one name per class number
+    pixel_size: float = 0.0  #: in micrometres, 0 if unknown
+    labels: Sequence[Tensor] = ()  #: label images as read, each (H, W), int64; empty if masks were read
 
     @property
     def channels(self) -> int:
@@ -45,16 +45,16 @@ class Slices:
         return self.images[0].shape[0]
 
     def cells(self, index: int) -> Tensor:
-        """The label image (H, W) of an image, 0 on membranes: as it was read, or the components between membranes."""
+        """The label image (H, W) of an image, 0 on membranes: as read, or the components between membranes."""
         if self.labels:
             return self.labels[index]
         if len(self.classes) != 1:
-            raise ValueError(f"affinities need masks of one class, the membranes of cells, got {list(self.classes)}")
+            raise ValueError(f"affinities need masks of a single class, cell membranes, got {list(self.classes)}")
         return cells_of_mask(self.masks[index])
 
 
 def load_slices(config: SlicesConfig, data: Path | None = None) -> Slices:
-    """All images that `config` names; `data` is the directory of data sets, by default that of SFCNN_DATA."""
+    """Load the images that `config` names; `data` is the data directory, by default the one in SFCNN_DATA."""
     if config.source == "synthetic":
         images, membranes = synthetic_membranes(12, 256, seed=config.seed)
         name = f"synthetic membranes (seed {config.seed})"
@@ -69,7 +69,7 @@ def load_slices(config: SlicesConfig, data: Path | None = None) -> Slices:
 
 
 def resolve(config: SegmentationConfig, slices: Slices) -> SegmentationConfig:
-    """Settings with what only the files tell: channels, classes and the size of pixels."""
+    """Fill in the settings that are read from the files: channels, classes and pixel size."""
     images = replace(
         config.images,
         channels=slices.channels,
@@ -82,12 +82,12 @@ def resolve(config: SegmentationConfig, slices: Slices) -> SegmentationConfig:
 def _isbi_folder(data: Path | None) -> Path:
     directory = data_directory(data)
     if directory is None:
-        raise ValueError("source isbi needs a directory with isbi2012/train-volume.tif: pass --data DIR")
+        raise ValueError("source 'isbi' needs a directory that contains isbi2012/train-volume.tif: pass --data DIR")
     return directory / "isbi2012"
 
 
 def _stack(name: str, images: Path, masks: Path, config: SlicesConfig) -> Slices:
-    """The slices of a TIFF stack and of the stack of their masks, which has as many and as large ones."""
+    """The slices of a TIFF stack and of the mask stack, which must have the same shape."""
     image_stack, mask_stack = read_stack(images, colour=config.channels != 1), read_stack(masks)
     if image_stack.shape[:3] != mask_stack.shape:
         raise ValueError(f"{images} is {image_stack.shape}, but {masks} is {mask_stack.shape}, expected the same size")
@@ -96,7 +96,7 @@ def _stack(name: str, images: Path, masks: Path, config: SlicesConfig) -> Slices
 
 
 def _pairs(folder: Path, config: SlicesConfig) -> Slices:
-    """All pairs of a folder, in the order of their names: `folder/images/NAME.png` and `folder/masks/NAME.png`."""
+    """All pairs of a folder, sorted by name: `folder/images/NAME.png` and `folder/masks/NAME.png`."""
     files = pair_files(folder)
     pictures, masks = [], []
     for image_path, mask_path in files:
@@ -111,7 +111,7 @@ def _pairs(folder: Path, config: SlicesConfig) -> Slices:
 
 
 def pair_files(folder: Path) -> list[tuple[Path, Path]]:
-    """The images of a folder of pairs with their masks, sorted by name."""
+    """Paths of the images in a folder of pairs and of their masks, sorted by name."""
     images, masks = _by_stem(folder / "images"), _by_stem(folder / "masks")
     for files, others, kind in ((images, masks, "mask"), (masks, images, "image")):
         alone = [str(file) for stem, file in files.items() if stem not in others]
@@ -122,7 +122,7 @@ def pair_files(folder: Path) -> list[tuple[Path, Path]]:
 
 
 def _by_stem(folder: Path) -> dict[str, Path]:
-    """The image files in a folder by their names without endings, sorted."""
+    """The image files in a folder, sorted and keyed by name without extension."""
     if not folder.is_dir():
         raise ValueError(f"no folder {folder}: expected folders images and masks in {folder.parent}")
     files: dict[str, Path] = {}
@@ -130,7 +130,7 @@ def _by_stem(folder: Path) -> dict[str, Path]:
         if file.name.startswith(".") or file.suffix.lower() not in ENDINGS:
             continue
         if file.stem in files:
-            raise ValueError(f"{files[file.stem]} and {file} have the same name, expected one of them")
+            raise ValueError(f"{files[file.stem]} and {file} have the same name, expected only one of them")
         files[file.stem] = file
     if not files:
         raise ValueError(f"folder {folder} has no image files ({', '.join(ENDINGS)})")
@@ -152,7 +152,7 @@ def _slices(
         membranes = [torch.from_numpy(membranes_of_cells(image)) for image in labels]
         classes = config.classes or ("membranes",)
         if len(classes) != 1:
-            raise ValueError(f"images.classes must name one class, what label images have as 0, got {list(classes)}")
+            raise ValueError(f"images.classes must name one class, the 0 of the label images, got {list(classes)}")
         return Slices(name, tensors, membranes, classes, pixel_size, [torch.from_numpy(image) for image in labels])
     numbers = as_classes(masks, source, invert=config.invert_masks)
     found = max(int(mask.max()) for mask in numbers)
@@ -163,17 +163,17 @@ def _slices(
 
 
 def as_channels(image: NDArray[np.float32], channels: int) -> NDArray[np.float32]:
-    """An image (H, W) or (H, W, 3) as (C, H, W): grey in three channels is the same in each."""
+    """Convert an image (H, W) or (H, W, 3) to (C, H, W), repeating grey values if there are three channels."""
     planes = image[None] if image.ndim == 2 else np.moveaxis(image, -1, 0)
     if len(planes) > channels:
-        raise ValueError(f"expected grey images, got one with {len(planes)} channels")
+        raise ValueError(f"expected a grey image, got one with {len(planes)} channels")
     return np.array(np.broadcast_to(planes, (channels, *planes.shape[1:])))
 
 
 def as_classes(masks: Sequence[NDArray[Any]], name: object, *, invert: bool = False) -> list[NDArray[np.int64]]:
-    """Masks as numbers of classes: those that are stored, or 0 and 1 if there are only two values.
+    """Convert masks to class numbers: the stored values, or 0 and 1 if there are only two values.
 
-    With `invert`, masks of two values are 0 on what is looked for. `name` is used in errors.
+    With `invert`, two-valued masks are 0 on the foreground. `name` is used in error messages.
 
     >>> as_classes([np.array([[0, 255]])], "my mask")
     [array([[0, 1]])]
@@ -184,7 +184,7 @@ def as_classes(masks: Sequence[NDArray[Any]], name: object, *, invert: bool = Fa
         return [((mask == 0) if invert else (mask != 0)).astype(np.int64) for mask in masks]
     whole = values[0] >= 0 and (values % 1 == 0).all() and values[-1] < _MOST_CLASSES
     if not whole or invert:
-        expected = "0 and another one, since masks are inverted" if invert else "two, or the classes 0, 1, 2 …"
+        expected = "0 and one other, because masks are inverted" if invert else "two, or the classes 0, 1, 2 …"
         raise ValueError(
             f"{name} has {len(values)} values from {values[0]:g} to {values[-1]:g}, expected {expected} "
             f"(at most {_MOST_CLASSES - 1})"
@@ -193,7 +193,7 @@ def as_classes(masks: Sequence[NDArray[Any]], name: object, *, invert: bool = Fa
 
 
 def as_interior(mask: NDArray[Any], name: object) -> NDArray[np.bool_]:
-    """True where a mask has its one value that is not 0; `name` is used in errors.
+    """True where a two-valued mask is not 0; `name` is used in error messages.
 
     >>> as_interior(np.array([[0, 255]]), "my mask")
     array([[False,  True]])
@@ -203,6 +203,6 @@ def as_interior(mask: NDArray[Any], name: object) -> NDArray[np.bool_]:
         values = np.unique(mask)
         raise ValueError(
             f"{name} has {len(values)} values from {values[0]:g} to {values[-1]:g}, "
-            "expected a mask of two: 0 for membrane, and another for the interior of cells"
+            "expected a two-valued mask: 0 for membrane, another value for the interior of cells"
         )
     return interior

@@ -1,4 +1,4 @@
-"""Label images: a number for each cell, 0 on membranes; from masks of membranes, or to them."""
+"""Label images, with a number for each cell and 0 on membranes, and conversion from and to membrane masks."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor
 
-_LARGEST = 2**24  # up to here float32 has every whole number, which labels become when crops are bent
+_LARGEST = 2**24  # float32, in which labels are deformed with their crops, represents integers exactly up to here
 
 
 def cells_of_mask(membranes: Tensor) -> Tensor:
-    """Number the cells of a mask (H, W), 1 on membranes: the 4-connected components of the rest, int64.
+    """Label the cells of a mask (H, W) that is 1 on membranes: the 4-connected components of the rest, int64.
 
     >>> cells_of_mask(torch.tensor([[0, 1, 0], [0, 1, 0]]))
     tensor([[1, 0, 2],
@@ -23,7 +23,7 @@ def cells_of_mask(membranes: Tensor) -> Tensor:
 
 
 def membranes_of_cells(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A mask (H, W) of membranes, 1 where a label image is 0 and on both sides of borders between cells that touch.
+    """Membrane mask (H, W): 1 where a label image is 0 and on both sides of the border between touching cells.
 
     >>> membranes_of_cells(np.array([[1, 1, 0, 2, 3, 3]]))
     array([[0, 0, 1, 1, 1, 0]])
@@ -39,14 +39,14 @@ def membranes_of_cells(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def as_labels(image: NDArray[Any], name: object) -> NDArray[np.int64]:
-    """A label image as whole numbers from 0 on; `name` is used in errors.
+    """Convert a label image to non-negative integers; `name` is used in error messages.
 
     >>> as_labels(np.array([[0.0, 7.0]]), "my labels")
     array([[0, 7]])
     """
     if image.min() < 0 or image.max() > _LARGEST or (image % 1 != 0).any():
         raise ValueError(
-            f"{name} is not a label image: expected whole numbers from 0 to {_LARGEST}, got {image.min():g} … "
+            f"{name} is not a label image: expected integers from 0 to {_LARGEST}, got {image.min():g} … "
             f"{image.max():g}"
         )
     return image.astype(np.int64)

@@ -1,4 +1,4 @@
-"""From settings to a U-Net."""
+"""Build a U-Net from its settings."""
 
 import torch
 from torch import Tensor, nn
@@ -7,13 +7,13 @@ from sfcnn.models import membrane_unet, membrane_unet_cnn
 from sfcnn.models.unet import UNet
 from sfcnn.segmentation.config import SegmentationConfig
 
-_RAREST = 1e-3  # share of pairs below which they begin as if they were as many
+_RAREST = 1e-3  # the initial probability of a pair is clipped to at least this
 
 
 def build_network(config: SegmentationConfig) -> UNet:
-    """The network of resolved settings, which crops the margin of crops from each side of its output.
+    """Build the network for resolved settings; it removes the crop margin from each side of its output.
 
-    One class has one logit, several have one each: (B, C, H, W) → (B, 1 or K, H − 2·margin, W − 2·margin).
+    A single class has one logit, several classes have one each: (B, C, H, W) → (B, 1 or K, H − 2·margin, W − 2·margin).
     """
     model, images = config.model, config.images
     sizes = {
@@ -37,7 +37,7 @@ def build_network(config: SegmentationConfig) -> UNet:
 
 
 def start_at_prior(net: UNet, logits: Tensor) -> UNet:
-    """Let a network begin with these logits: its last bias is set to them, so that rare classes begin as rare."""
+    """Set the last bias to these logits, so that the network initially predicts the class frequencies."""
     last = net.head[-1]  # type: ignore[index]
     assert isinstance(last, nn.Conv2d)
     assert last.bias is not None
@@ -47,7 +47,7 @@ def start_at_prior(net: UNet, logits: Tensor) -> UNet:
 
 
 def start_affinities_at_prior(net: UNet, shares: Tensor) -> UNet:
-    """Let affinities begin at the share (D,) of pairs that are in the same cell, for each radius."""
+    """Make affinities initially predict, for each radius, the fraction (D,) of pairs that are in the same cell."""
     head = net.affinity_head
     assert head is not None
     bias = head.layers[-1].bias  # (D,), or (D·Λ,) in a plain network

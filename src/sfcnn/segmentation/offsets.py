@@ -1,12 +1,12 @@
-"""Pairs of pixels along the orientations of a network: where the other end of each lies.
+"""Pairs of pixels along the orientations of a network, given by the offset from one pixel to the other.
 
-Orientation a of Λ is the direction θ_a = 2πa/Λ, counter-clockwise from the x axis (to the right, y upwards). At the
-distance r from a pixel it leads to
+Orientation a of Λ is the direction θ_a = 2πa/Λ, counter-clockwise from the x axis (x to the right, y upwards). Its
+offset at distance r is
 
     (row, column) = (−round(r sin θ_a), round(r cos θ_a))
 
-with halves rounded away from zero. A quarter turn then takes the step of a exactly to that of a + Λ/4, and for even Λ
-the step of a + Λ/2 is exactly the opposite one.
+with halves rounded away from zero. A rotation by 90° then maps the offset of a exactly to that of a + Λ/4, and for even
+Λ the offset of a + Λ/2 is exactly the negative of that of a.
 """
 
 import math
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 #: Rows and columns of an image.
 Window = tuple[slice, slice]
 
-_SNAP = 1e-9  # below this, the difference of a coordinate to a half is rounding
+_SNAP = 1e-9  # a coordinate closer than this to a half is treated as a half
 
 
 def check_radii(radii: Sequence[float]) -> None:
-    """Raise unless `radii` are distances of at least a pixel, each larger than the one before."""
+    """Raise unless `radii` are increasing distances of at least one pixel."""
     wrong = [radius for radius in radii if not (math.isfinite(radius) and radius >= 1)]
     if wrong:
         raise ValueError(f"radii must be at least 1 pixel, got {wrong[0]:g} in {list(radii)}")
@@ -32,17 +32,17 @@ def check_radii(radii: Sequence[float]) -> None:
 
 
 def oriented_offsets(radii: Sequence[float], orientations: int) -> NDArray[np.int64]:
-    """Steps (D, Λ, 2) in rows and columns from a pixel to the one at each of D radii in each of Λ directions.
+    """Offsets (D, Λ, 2) in rows and columns, from a pixel to the one at each of D radii in each of Λ directions.
 
     Args:
         radii: distances in pixels, at least 1 and increasing.
-        orientations: Λ, at least 2. With an even number both ends of a pair have a step to the other.
+        orientations: Λ, at least 2. If it is even, each end of a pair has an offset to the other.
 
     >>> oriented_offsets([1, 3], 4).tolist()
     [[[0, 1], [-1, 0], [0, -1], [1, 0]], [[0, 3], [-3, 0], [0, -3], [3, 0]]]
     """
     if not len(radii):
-        raise ValueError("expected at least one radius, got none")
+        raise ValueError("expected at least one radius, got an empty list")
     check_radii(radii)
     if orientations < 2:
         raise ValueError(f"orientations must be at least 2, got {orientations}")
@@ -54,7 +54,7 @@ def oriented_offsets(radii: Sequence[float], orientations: int) -> NDArray[np.in
 
 
 def pair_windows(size: Sequence[int], step: Sequence[int] | NDArray[np.int64]) -> tuple[Window, Window]:
-    """The part of an image (H, W) whose pixels have a partner a step away, and the part with these partners.
+    """The window of an image (H, W) whose pixels x have a partner x + step in the image, and the partners' window.
 
     >>> pair_windows((5, 9), (-1, 3))
     ((slice(1, 5, None), slice(0, 6, None)), (slice(0, 4, None), slice(3, 9, None)))

@@ -1,4 +1,4 @@
-"""A trained U-Net with what it needs around it: images as they come in, probabilities of their size out."""
+"""Prediction with a trained U-Net: takes images as they are, returns probabilities of the same size."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,28 +24,28 @@ from sfcnn.segmentation.network import build_network
 from sfcnn.segmentation.offsets import oriented_offsets
 from sfcnn.segmentation.tiles import coarsest_pixel, predict_image
 
-_SAME_SIZE = 0.02  # pixels whose sizes differ by less than this part are taken as they are
-_MOST_SCALE = 16.0  # by which an image is made larger or smaller; more is a wrong unit
+_SAME_SIZE = 0.02  # images whose pixel size differs by less than this fraction are not rescaled
+_MOST_SCALE = 16.0  # largest factor by which an image is enlarged or shrunk; more suggests a wrong unit
 
 
 class AffinityPrediction(NamedTuple):
     """What `Segmenter.predict_affinities` returns."""
 
     probabilities: NDArray[np.float32]  #: (H, W), or (K, H, W) for several classes
-    affinities: NDArray[np.float32]  #: (D, Λ, H, W), probabilities that a pixel and the one a step away are in one cell
+    affinities: NDArray[np.float32]  #: (D, Λ, H, W), probabilities that the two pixels of a pair are in the same cell
 
 
 @dataclass(frozen=True)
 class Segmenter:
-    """A network that tells the class of every pixel, in eval mode on its device."""
+    """A network that predicts the class of every pixel, in eval mode on its device."""
 
     network: UNet
-    config: SegmentationConfig  #: of its training
-    directory: Path  #: of its run
+    config: SegmentationConfig  #: the settings it was trained with
+    directory: Path  #: the directory of its run
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """One name for what is looked for, or a name for each of several classes."""
+        """One name for the foreground, or a name for each of several classes."""
         return self.config.images.classes
 
     @property
@@ -55,7 +55,7 @@ class Segmenter:
 
     @property
     def device(self) -> torch.device:
-        """Where the network computes."""
+        """The device that the network runs on."""
         return next(self.network.parameters()).device
 
     def predict(
@@ -69,16 +69,16 @@ class Segmenter:
         halo: int | None = None,
         progress: Callable[[float], None] = lambda done: None,
     ) -> NDArray[np.float32]:
-        """Probabilities of an image (H, W), of slices (Z, H, W), or of RGB images with a last axis of 3.
+        """Probabilities for an image (H, W), for slices (Z, H, W), or for RGB images with a last axis of 3.
 
-        Several classes stand on an axis before the height: (H, W) → (K, H, W) and (Z, H, W) → (Z, K, H, W).
+        Several classes add an axis before the height: (H, W) → (K, H, W) and (Z, H, W) → (Z, K, H, W).
 
         Args:
-            images: brightness from black, 0, to white, 1.
-            invert: exchange black and white, for images of the other contrast than those of the training.
-            pixel_size: in micrometres; images of other pixels than the training's are rescaled for the network.
+            images: brightness from 0 (black) to 1 (white).
+            invert: swap black and white, for images whose contrast is opposite to the training images.
+            pixel_size: in micrometres; images whose pixel size differs from the training images are rescaled.
             average, tile, halo: see `sfcnn.segmentation.tiles.predict_image`.
-            progress: called with the part that is done.
+            progress: called with the fraction that is done.
         """
         array = np.asarray(images, dtype=np.float32)
         colours = array.ndim > 2 and array.shape[-1] == 3 and self.channels == 3
@@ -106,10 +106,10 @@ class Segmenter:
 
     @property
     def offsets(self) -> Offsets:
-        """The steps (D, Λ, 2) of the network's affinities, in rows and columns."""
+        """The offsets (D, Λ, 2) of the network's affinities, in rows and columns."""
         if not self.config.model.affinities:
             raise ValueError(
-                f"{self.directory} has no affinities: train a network with --model.affinities '[1,3,9,27]'"
+                f"{self.directory} does not predict affinities: train a network with --model.affinities '[1,3,9,27]'"
             )
         return oriented_offsets(self.config.model.affinities, self.config.model.orientations)
 
@@ -125,10 +125,10 @@ class Segmenter:
     ) -> AffinityPrediction:
         """Probabilities and affinities of one image (H, W), or of an RGB image (H, W, 3).
 
-        Both ends of a pair have the same affinity, the mean of what they say, if Λ is even. Steps count pixels of the
-        training's size, so that images are not rescaled here. Pairs that leave the image have values without meaning.
+        If Λ is even, both ends of a pair get the mean of their two predictions. Offsets are in pixels of the training
+        images, so images are not rescaled here. The values of pairs that leave the image are meaningless.
 
-        Args are those of `predict`.
+        The arguments are those of `predict`.
         """
         offsets = self.offsets
         array = np.asarray(image, dtype=np.float32)
@@ -151,20 +151,20 @@ class Segmenter:
         return AffinityPrediction(found.numpy(), average_pairs(affinities, offsets).numpy())
 
     def scale(self, pixel_size: float) -> float:
-        """The factor on an image's sides that gives its pixels the size of the training's; 1 if one is not known."""
+        """The factor that rescales an image to the pixel size of the training images; 1 if either is unknown."""
         if pixel_size < 0:
             raise ValueError(f"pixel_size must be at least 0, got {pixel_size}")
         trained = self.config.images.pixel_size
         scale = pixel_size / trained if pixel_size and trained else 1.0
         if not 1 / _MOST_SCALE <= scale <= _MOST_SCALE:
             raise ValueError(
-                f"pixels of {pixel_size:g} µm are too far from those of the training, {trained:g} µm: "
-                "check the unit, or pass a pixel size of 0 to leave images as they are"
+                f"a pixel size of {pixel_size:g} µm is too far from that of the training images, {trained:g} µm: "
+                "check the unit, or pass a pixel size of 0 to use images as they are"
             )
         return 1.0 if abs(scale - 1) < _SAME_SIZE else scale
 
     def example_images(self) -> Tensor:
-        """Two images (2, C, S, S) of noise on which the network can be tried: a few pixels on its coarsest level."""
+        """Two noise images (2, C, S, S) to try the network on, a few pixels wide at its coarsest level."""
         unit = coarsest_pixel(self.network)
         side = unit * max(4, 2 * self.config.crops.margin // unit + 2)
         return torch.rand(2, self.channels, side, side, generator=torch.Generator().manual_seed(0))
@@ -174,7 +174,7 @@ class Segmenter:
 
 
 def resize(maps: Tensor, sides: Sequence[int]) -> Tensor:
-    """Maps (C, H, W) resampled to sides (H', W'), without aliasing if those are smaller."""
+    """Resample maps (C, H, W) to sides (H', W'), with antialiasing if those are smaller."""
     if tuple(sides) == tuple(maps.shape[-2:]):
         return maps
     smaller = sides[0] < maps.shape[-2] or sides[1] < maps.shape[-1]
@@ -182,7 +182,7 @@ def resize(maps: Tensor, sides: Sequence[int]) -> Tensor:
 
 
 def load(directory: Path | str, device: str = "auto") -> Segmenter:
-    """The best network so far of a run that `train` made.
+    """Load the best network so far from a run created by `train`.
 
     >>> from sfcnn.pretrained import find_run
     >>> segmenter = load(find_run("isbi2012"), device="cpu")

@@ -1,8 +1,8 @@
-"""Synthetic membranes: textures that look a little like electron micrographs, for demos and tests without any data.
+"""Synthetic membranes: textures that look roughly like electron micrographs, for demos and tests without data.
 
-Cells are the regions nearest to random points, in coordinates that a smooth field bends; where the distances to the two
-nearest points are nearly equal there is membrane. From slice to slice the points move a little, so cells continue.
-They stand for no tissue: whatever is measured on them must be called synthetic.
+Cells are the Voronoi regions of random points, in coordinates deformed by a smooth field; membranes lie where the
+distances to the two nearest points are nearly equal. The points move a little from slice to slice, so cells continue.
+The images do not model real tissue: any result on them must be labelled synthetic.
 """
 
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from torch import Tensor
 
 
 class Membranes(NamedTuple):
-    """Images and which of their pixels are membrane."""
+    """Images and their membrane masks."""
 
     images: Tensor  #: (Z, H, W), float32 in [0, 1]
     membranes: Tensor  #: (Z, H, W), bool
 
 
 def smooth_noise(shape: tuple[int, ...], size: int, scale: float, generator: torch.Generator) -> Tensor:
-    """Noise (…, size, size) of variance about 1 that varies over `scale` pixels."""
+    """Noise (…, size, size) with variance about 1 that varies over `scale` pixels."""
     coarse = max(2, round(size / scale) + 1)
     noise = torch.randn(*shape, coarse, coarse, generator=generator)
     fine = F.interpolate(noise.reshape(-1, 1, coarse, coarse), (size, size), mode="bicubic", align_corners=True)
@@ -45,7 +45,7 @@ def synthetic_membranes(
         if value < smallest:
             raise ValueError(f"{name} must be at least {smallest}, got {value}")
     generator = torch.Generator().manual_seed(seed)
-    extent = size + 2 * cell  # points beyond the border, so that cells there look like the others
+    extent = size + 2 * cell  # points beyond the border, so that cells at the border look like the others
     count = max(2, round((extent / cell) ** 2))
     points = torch.rand(count, 2, generator=generator) * extent - cell
     axis = torch.arange(size, dtype=torch.float32)
@@ -54,7 +54,7 @@ def synthetic_membranes(
     images, membranes = [], []
     for _ in range(slices):
         distances = torch.cdist((grid + bend).reshape(-1, 2), points).topk(2, largest=False).values
-        # The border is where both distances are equal; their difference grows twice as fast as the way from it.
+        # The border is where both distances are equal; their difference grows twice as fast as the distance from it.
         gap = (distances[:, 1] - distances[:, 0]).reshape(size, size) / 2
         membrane = gap < thickness / 2
         nearest = distances[:, 0].reshape(size, size)

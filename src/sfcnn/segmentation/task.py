@@ -1,4 +1,4 @@
-"""The task of the paper's §4.2: tell the class of every pixel."""
+"""The segmentation task (§4.2): predict the class of every pixel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,27 +28,27 @@ Labelled = tuple[Sequence[Tensor], Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class PairTask:
-    """Affinities beside the classes of pixels."""
+    """Affinities, learned along with the pixel classes."""
 
     offsets: Offsets  #: (D, Λ, 2), of the network's affinities
-    train: Sequence[Tensor]  #: label images (H, W) of the images to train on
-    held_out: Sequence[Tensor]  #: and of those that choose the epoch
-    weight: float = 1.0  #: of the affinities in the loss
+    train: Sequence[Tensor]  #: label images (H, W) of the training images
+    held_out: Sequence[Tensor]  #: label images (H, W) of the validation images
+    weight: float = 1.0  #: weight of the affinities in the loss
 
 
 class SegmentationTask:
-    """A loss of pixels on random crops of images; other images are held out.
+    """A pixel loss on random crops of the training images, validated on held-out images.
 
     Args:
-        train, held_out: images and masks to train on, and to choose the epoch by.
-        classes: how many numbers the masks hold.
+        train, held_out: images and masks for training, and for selecting the epoch.
+        classes: number of classes in the masks.
         crops: how crops are drawn.
         loss: one of `LOSSES`.
-        batch_size: crops of a step, over all processes together.
-        steps: of an epoch.
-        seed: of the crops.
-        label_smoothing: of the loss in training, see `OptimizationConfig`.
-        pairs: what affinities learn, for networks that have some; targets are then masks and label images (B, 2, S, S).
+        batch_size: crops per step, over all processes together.
+        steps: steps per epoch.
+        seed: seed of the crops.
+        label_smoothing: of the training loss, see `OptimizationConfig`.
+        pairs: targets for networks that predict affinities; targets are then masks and label images (B, 2, S, S).
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SegmentationTask:
     def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
         """Crops (B, C, S + 2M, S + 2M) and their masks (B, S, S), or masks and label images (B, 2, S, S)."""
         if self.batch_size % share.processes:
-            raise ValueError(f"a batch of {self.batch_size} crops cannot be shared by {share.processes} processes")
+            raise ValueError(f"a batch of {self.batch_size} crops cannot be split over {share.processes} processes")
         generator = seeded_generator(self.seed, epoch, step)
         images, masks = self.train
         inputs, targets = random_crops(images, masks, self.classes, self.batch_size, self.crops, generator, self.labels)
@@ -89,7 +89,7 @@ class SegmentationTask:
         return inputs[mine], targets[mine]
 
     def outcome(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> Outcome:
-        """Loss and part of wrong pixels, each the sum over crops."""
+        """Loss and error rate, each summed over crops."""
         smoothing = self.label_smoothing if net.training else 0.0
         if not self.pairs:
             losses, mistakes = pixel_loss(self.loss, net(inputs), targets, self.weights, smoothing)
@@ -101,7 +101,7 @@ class SegmentationTask:
         return Outcome(losses.sum(), mistakes.sum(), len(inputs))
 
     def validation(self, share: Share) -> list[tuple[Tensor, Tensor]]:
-        """The images held out, cut into crops side by side as far as whole ones fit, with the training's margins."""
+        """The held-out images, divided into as many whole adjacent crops as fit, with margins as in training."""
         size, margin = self.crops.size, self.crops.margin
         pieces = []
         images, targets = self.held_out
@@ -117,18 +117,20 @@ class SegmentationTask:
 
 
 def _large_enough(labelled: Labelled, size: int) -> Labelled:
-    """Images and masks, continued by reflection where they are smaller than a crop."""
+    """Images and masks, padded by reflection where they are smaller than a crop."""
     images, masks = labelled
     if not len(images) or len(images) != len(masks):
-        raise ValueError(f"expected as many masks as images, and at least one, got {len(masks)} and {len(images)}")
+        raise ValueError(f"expected as many masks as images, at least one, got {len(masks)} and {len(images)}")
     for image, mask in zip(images, masks, strict=True):
         if image.dim() != 3 or image.shape[1:] != mask.shape:
-            raise ValueError(f"expected (C, H, W) and (H, W) alike, got {tuple(image.shape)}, {tuple(mask.shape)}")
+            raise ValueError(
+                f"expected an image (C, H, W) and a mask (H, W), got {tuple(image.shape)} and {tuple(mask.shape)}"
+            )
     return [_continued(image, size) for image in images], [_continued(mask, size) for mask in masks]
 
 
 def _continued(maps: Tensor, size: int, unknown: int | None = None) -> Tensor:
-    """Maps that are smaller than `size`, continued by reflection, or by a value of their own."""
+    """Maps, padded up to `size` by reflection, or by the value `unknown`."""
     height, width = maps.shape[-2:]
     if min(height, width) >= size:
         return maps
@@ -141,20 +143,20 @@ def _continued(maps: Tensor, size: int, unknown: int | None = None) -> Tensor:
 
 
 def _labels_like(labels: Sequence[Tensor], masks: Sequence[Tensor], size: int) -> list[Tensor]:
-    """Label images, continued as far as `_large_enough` continues masks, by −1: a reflection has cells of its own."""
+    """Label images, padded like masks in `_large_enough`, but with −1: a reflected cell is not the same cell."""
     if [image.shape for image in labels] != [mask.shape for mask in masks]:
-        raise ValueError("expected a label image for each mask, as large as the mask")
+        raise ValueError("expected one label image for each mask, of the same shape")
     return [_continued(image, size, unknown=-1) for image in labels]
 
 
 def class_frequencies(masks: Sequence[Tensor], classes: int) -> Tensor:
-    """The share of all pixels that each class has, (K,)."""
+    """The fraction of all pixels in each class, (K,)."""
     counts = sum((torch.bincount(mask.flatten(), minlength=classes) for mask in masks), torch.zeros(classes))
     return (counts / counts.sum()).float()
 
 
 def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
-    """The task of resolved settings."""
+    """Build the task for resolved settings."""
     train, held_out, _ = config.images.split(len(slices.images))
 
     def part(indices: list[int]) -> Labelled:
@@ -182,9 +184,9 @@ def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
 
 
 def train(config: SegmentationConfig, directory: Path | str, *, data: Path | None = None, **options: Any) -> RunResult:
-    """Train a U-Net as `config` says, in a directory of its own.
+    """Train a U-Net with the settings in `config` and write the run to `directory`.
 
-    `data` is the directory of data sets, by default that of SFCNN_DATA; `options` are those of
+    `data` is the data directory, by default the one in SFCNN_DATA; `options` are passed to
     `sfcnn.train.run.train_run`.
     """
     slices = load_slices(config.images, data)

@@ -1,8 +1,8 @@
-"""A U-Net on images of any size, tile by tile, as if the whole image went through it at once.
+"""Apply a U-Net to images of any size tile by tile, with the same result as on the whole image at once.
 
-Each tile is computed from a window around it. If the window reaches as far as the network looks (`receptive_radius`),
-begins at a multiple of its coarsest pixel, and ends where the image ends, every pixel of the tile is what the whole
-image would give, up to rounding. Memory is that of one window, whatever the size of the image.
+Each tile is computed from a window around it. If the window extends beyond the tile by the receptive field
+(`receptive_radius`), begins at a multiple of the coarsest pixel, and ends where the image ends, every pixel of the tile
+equals the result on the whole image, up to rounding. Memory is that of one window, regardless of the image size.
 """
 
 import math
@@ -26,7 +26,7 @@ AVERAGES: dict[str, tuple[tuple[int, bool], ...]] = {
 
 
 def _radius(module: nn.Module) -> int:
-    """How many pixels a chain of convolutions looks to each side, at its own resolution."""
+    """Receptive radius of a chain of convolutions, in pixels of its own resolution."""
     radius = 0
     for part in module.modules():
         if isinstance(part, LiftConv2d | GroupConv2d):
@@ -38,14 +38,14 @@ def _radius(module: nn.Module) -> int:
 
 
 def coarsest_pixel(net: UNet) -> int:
-    """Side of a pixel of the lowest level, in pixels of the image."""
+    """Side of a pixel of the lowest level, in image pixels."""
     return 2 ** (len(net.encoder) - 1)
 
 
 def receptive_radius(net: UNet) -> int:
-    """How far away a pixel can lie that has an influence on a pixel of the output.
+    """The largest distance at which an input pixel can influence an output pixel.
 
-    Convolutions at level l look 2^l pixels for each of theirs; pooling and upsampling add a pixel of each level.
+    A pixel at level l covers 2^l image pixels; pooling and upsampling add one pixel at each level.
     """
     levels = range(len(net.encoder))
     down = sum(2**level * _radius(net.encoder[level]) for level in levels)
@@ -60,16 +60,16 @@ def _heads(net: UNet) -> list[nn.Module]:
     return [net.head] if net.affinity_head is None else [net.head, net.affinity_head]
 
 
-#: Bytes for one window, unless said otherwise.
+#: Default memory for one window, in bytes.
 MEMORY = 2e9
 
-_MAPS = 9  # as large as the features of level 1 that are held at the same time; 7 to 8.5 were measured
-_READOUT_MAPS = 3  # as large as the features of a wide read-out that are; 2.6 were measured
-_SMALLEST = 64  # tile, however little memory there is: with smaller ones nearly all work is for the halo
+_MAPS = 9  # peak memory in units of the first level's features; 7 to 8.5 measured
+_READOUT_MAPS = 3  # peak memory in units of a wide readout's features; 2.6 measured
+_SMALLEST = 64  # smallest tile, even if memory is short: below it, nearly all work would go into the halo
 
 
 def largest_tile(net: UNet, memory: float = MEMORY, halo: int | None = None) -> int:
-    """Side of the largest tile whose window takes about `memory` bytes; the smallest is 64.
+    """Side of the largest tile whose window takes about `memory` bytes, but at least 64.
 
     >>> from sfcnn.models import membrane_unet
     >>> net = membrane_unet(8, channels=6, levels=3, kernel_size=5)
@@ -92,7 +92,7 @@ def _spans(length: int, tile: int) -> Iterator[tuple[int, int]]:
 
 
 def _window(span: tuple[int, int], length: int, unit: int, margin: int, reach: int) -> tuple[slice, slice]:
-    """The window of a tile's span of an image of `length` in the padded one, and its place in the window's output."""
+    """The window of a tile's span in the padded image, and the tile's place in the window's output."""
     before, after = margins(length, margin, unit)
     start, stop = (end + before for end in span)
     first = max(0, (start - reach) // unit * unit)
@@ -106,14 +106,14 @@ def probabilities(logits: Tensor) -> Tensor:
 
 
 def _all_probabilities(net: UNet, maps: Tensor) -> Tensor:
-    """Those of classes and affinities, (K + D·Λ, H, W) → the same shape."""
+    """Probabilities of classes and affinities, (K + D·Λ, H, W) → the same shape."""
     assert net.affinity_head is not None
     logits, affinities = split_affinities(maps, net.affinity_head.radii, net.affinity_head.orientations)
     return torch.cat([probabilities(logits), affinities.sigmoid().flatten(0, 1)])
 
 
 def _undo(net: UNet, maps: Tensor, turns: int, mirrored: bool, affinities: bool) -> Tensor:
-    """What was found on an image that was turned and then mirrored, as of the image itself."""
+    """Map the result on a rotated and then flipped image back to the original image."""
     if affinities:
         assert net.affinity_head is not None
         classes, pairs = split_affinities(maps, net.affinity_head.radii, net.affinity_head.orientations)
@@ -134,16 +134,16 @@ def predict_tiles(
     affinities: bool = False,
     progress: Callable[[float], None] = lambda done: None,
 ) -> Tensor:
-    """Probabilities (1 or K, H, W) of an image (C, H, W), on the CPU: of one class by a sigmoid, of several by softmax.
+    """Probabilities (1 or K, H, W) of an image (C, H, W), on the CPU: sigmoid for one class, softmax for several.
 
     Args:
         net: in eval mode.
         image: any size.
         tile: side of a tile; its window is larger by twice the halo. By default `largest_tile`.
-        margin: what the network crops from each side; the image is reflected there.
-        halo: how far a window reaches beyond its tile; by default `receptive_radius`, with which tiles do not matter.
-        affinities: also the affinities, after the classes: (K + D·Λ, H, W).
-        progress: called with the part that is done.
+        margin: pixels that the network crops from each side; the image is padded there by reflection.
+        halo: how far a window extends beyond its tile; by default `receptive_radius`, so that tiling has no effect.
+        affinities: also return the affinities, after the classes: (K + D·Λ, H, W).
+        progress: called with the fraction that is done.
     """
     if image.dim() != 3:
         raise ValueError(f"expected an image (C, H, W), got shape {tuple(image.shape)}")
@@ -166,7 +166,7 @@ def predict_tiles(
             whole = torch.empty(len(part), height, width)
         whole[(slice(None), *(slice(*span) for span in spans))] = part
         progress(number / len(tiles))
-    assert whole is not None  # every image has a tile
+    assert whole is not None  # every image has at least one tile
     return whole
 
 
@@ -181,7 +181,7 @@ def predict_image(
     affinities: bool = False,
     progress: Callable[[float], None] = lambda done: None,
 ) -> Tensor:
-    """`predict_tiles`, averaged over the views of the image that `average` names: "none", "rotations" or "all"."""
+    """`predict_tiles`, averaged over the views of the image selected by `average`: "none", "rotations" or "all"."""
     if average not in AVERAGES:
         raise ValueError(f"unknown average {average!r}, choose one of {list(AVERAGES)}")
     views = AVERAGES[average]

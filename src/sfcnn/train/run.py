@@ -66,10 +66,15 @@ class _Observers:
 def check_directory(directory: Path, *, resume: bool) -> None:
     """Raise unless a run can start in a directory, or be resumed there."""
     if not (directory / "config.yaml").exists():
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        # A run killed while it wrote its settings leaves only an unfinished file: nothing of it is worth keeping.
+        if directory.exists() and (not directory.is_dir() or any(map(_is_finished, directory.iterdir()))):
             raise ValueError(f"{directory} is in use and holds no run: choose another --out")
     elif not resume:
         raise ValueError(f"{directory} holds a run: pass --resume to continue it, or choose another --out")
+
+
+def _is_finished(path: Path) -> bool:
+    return not (path.name.startswith(".config-") and path.name.endswith(".part.yaml"))
 
 
 def _check_settings(directory: Path, config: Any) -> None:

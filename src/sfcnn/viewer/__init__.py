@@ -1,4 +1,4 @@
-"""A plugin for the image viewer napari: segment a layer with a trained network. Needs `pip install 'sfcnn[napari]'`.
+"""A napari plugin: segment a layer with a trained network. Requires `pip install 'sfcnn[napari]'`.
 
-napari finds it by `napari.yaml`, which lies here. Qt is imported when the widget is opened, not before.
+napari finds it through `napari.yaml` in this folder. Qt is imported only when the widget is opened.
 """

@@ -1,7 +1,7 @@
-"""What is taken from a layer of napari, and where the results lie.
+"""Read images from a napari layer, and place the results over it.
 
-Axes of a layer are (…, H, W), and with colours (…, H, W, 3 or 4). Each image (H, W) is segmented by itself, as slices
-of a stack are; results have the axes (…, H, W).
+The axes of a layer are (…, H, W), or (…, H, W, 3 or 4) for colour. Each image (H, W) is segmented separately, like the
+slices of a stack; results have the axes (…, H, W).
 """
 
 from collections.abc import Callable
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A layer, or the visible slice of it, in a form that can be read in another thread."""
+    """A layer, or its visible slice, in a form that can be read in another thread."""
 
     name: str
-    pixels: Any  #: an array (…, H, W), or (…, H, W, 3 or 4) with colours; it may be one that is read piece by piece
+    pixels: Any  #: an array (…, H, W), or (…, H, W, 3 or 4) for colour; it may be lazy
     colours: bool
-    limits: tuple[float, float]  #: the values that are shown black and white
-    place: dict[str, Any]  #: the options of a layer that lies over it
+    limits: tuple[float, float]  #: the values shown as black and white
+    place: dict[str, Any]  #: the options that place another layer over it
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the results."""
+        """Shape of the results."""
         shape = tuple(self.pixels.shape)
         return shape[:-1] if self.colours else shape
 
 
 def take_layer(layer: "Layer | None", dims: "Dims | None" = None) -> Source:
-    """An image layer as it is now, or with `dims`, the viewer's, the slice of it that is visible.
+    """The current state of an image layer, or, given the viewer's `dims`, of its visible slice.
 
-    A slice keeps its axes, each of length 1, and its place in the stack.
+    A slice keeps its axes, each of length 1, and its position in the stack.
     """
     from napari.layers import Image
     from napari.utils.transforms import Affine
@@ -46,7 +46,7 @@ def take_layer(layer: "Layer | None", dims: "Dims | None" = None) -> Source:
     if layer is None:
         raise ValueError("there is no image layer: open an image first")
     if not isinstance(layer, Image):
-        raise ValueError(f"{layer.name} is a layer of {type(layer).__name__.lower()}, expected an image layer")
+        raise ValueError(f"{layer.name} is a {type(layer).__name__.lower()} layer, expected an image layer")
     pixels = layer.data[0] if layer.multiscale else layer.data  # level 0 is the finest
     corner = np.zeros(layer.ndim)
     if dims is not None:
@@ -68,9 +68,9 @@ def take_layer(layer: "Layer | None", dims: "Dims | None" = None) -> Source:
 
 
 def _visible(layer: "Layer", dims: "Dims") -> list[int]:
-    """The index on each axis before the last two that the viewer shows."""
+    """The index that the viewer shows on each axis before the last two."""
     hidden = layer.ndim - 2
-    before = dims.ndim - layer.ndim  # axes that other layers have and this one has not
+    before = dims.ndim - layer.ndim  # axes that only other layers have
     if {axis - before for axis in dims.displayed} != {hidden, hidden + 1}:
         raise ValueError(
             f"the viewer does not show a slice of the last two axes of {layer.name}: "
@@ -79,7 +79,7 @@ def _visible(layer: "Layer", dims: "Dims") -> list[int]:
     indices = np.round(layer.world_to_data(dims.point)).astype(int)[:hidden]
     for index, length in zip(indices, layer.data.shape, strict=False):
         if not 0 <= index < length:
-            raise ValueError(f"the viewer is at a place where {layer.name} has no slice: move its slider")
+            raise ValueError(f"{layer.name} has no slice at the viewer's position: move the slider")
     return [int(index) for index in indices]
 
 
@@ -92,15 +92,15 @@ def pixel_size(layer: "Layer | None") -> float:
 
 
 def read_images(source: Source, *, colours: bool, check: Callable[[], None] = lambda: None) -> NDArray[np.float32]:
-    """All images of a source, (N, H, W) or with `colours` (N, H, W, 3), from black, 0, to white, 1.
+    """All images of a source, (N, H, W) or with `colours` (N, H, W, 3), from 0 (black) to 1 (white).
 
-    Whole numbers are divided by the largest one of their type, 255 or 65535, and floats in [0, 1] are taken as they
-    are, as from files. Floats beyond [0, 1] are mapped linearly, so that the layer's contrast limits become 0 and 1,
-    and are not clipped.
+    As for files, integers are divided by the largest value of their type, 255 or 65535, and floats in [0, 1] are used
+    as they are. Floats outside [0, 1] are mapped linearly so that the layer's contrast limits become 0 and 1, without
+    clipping.
 
     Args:
-        source: of `take_layer`.
-        colours: whether the network looks at colours; if so, grey is repeated, if not, only grey can be read.
+        source: from `take_layer`.
+        colours: whether the network takes colour images; if so, grey is repeated, if not, only grey is accepted.
         check: called before each image is read; it may raise.
     """
     if 0 in source.shape:
@@ -113,7 +113,7 @@ def read_images(source: Source, *, colours: bool, check: Callable[[], None] = la
 
 
 def _opaque(image: NDArray[Any], source: Source, *, colours: bool) -> NDArray[Any]:
-    """An image (H, W) or (H, W, 3), as it is asked for."""
+    """An image (H, W), or (H, W, 3) with `colours`."""
     if not source.colours:
         return np.repeat(image[..., None], 3, axis=-1) if colours else image
     if image.shape[-1] == 4:
@@ -124,7 +124,7 @@ def _opaque(image: NDArray[Any], source: Source, *, colours: bool) -> NDArray[An
     if colours:
         return image
     if (image != image[..., :1]).any():
-        raise ValueError(f"{source.name} has colours, but this network looks at grey images: convert it to grey first")
+        raise ValueError(f"{source.name} is a colour image, but this network takes grey images: convert it to grey")
     return image[..., 0]
 
 

@@ -1,4 +1,4 @@
-"""Layers with what was found, over the image that it was found in."""
+"""Layers with the results, over the segmented image."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ def add_results(viewer: "Viewer", found: Found) -> None:
 
 
 def summary(found: Found) -> str:
-    """What was found, in a sentence."""
+    """Summarise the results in a sentence."""
     if found.cells:
         slices = found.labels.size // (found.labels.shape[-1] * found.labels.shape[-2])
         count = int(found.labels.max())

@@ -1,4 +1,4 @@
-"""Images to try the plugin on without a file."""
+"""Sample images for trying the plugin without a file."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from sfcnn.segmentation.synthetic import synthetic_membranes
 
 
 def membranes() -> list[tuple[Any, dict[str, Any], str]]:
-    """Four slices (4, 256, 256) of synthetic membranes, 8 bits, as napari takes layers: data, options, type.
+    """Four 8-bit slices (4, 256, 256) of synthetic membranes, as a napari layer tuple: data, options, type.
 
     >>> [(stack, options, kind)] = membranes()
     >>> stack.shape, stack.dtype.name, options["name"], kind

@@ -1,6 +1,6 @@
-"""The plugin's widget: choose a layer and a network, watch the progress, get layers with what was found.
+"""The plugin's widget: choose a layer and a network, watch the progress, get layers with the results.
 
-The work is done in another thread (`sfcnn.viewer.work`); here are the fields and buttons, and layers are made.
+The work is done in another thread (`sfcnn.viewer.work`); this module has the fields and buttons and adds the layers.
 """
 
 from functools import partial
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from napari.layers import Layer
     from napari.viewer import Viewer
 
-#: The choice of a network that shows the field for a directory.
+#: The network choice that shows the directory field.
 OWN_RUN = "a run of mine …"
 
-#: What images can be averaged over, in words, and its name in `sfcnn.segmentation.tiles.AVERAGES`.
+#: Choices of views to average over, and their names in `sfcnn.segmentation.tiles.AVERAGES`.
 VIEWS = {"one view": "none", "4 rotations": "rotations", "4 rotations, mirrored too": "all"}
 
 _STEPS = 1000  # of the progress bar
 
 
 class Cancelled(Exception):
-    """The user wants the work to end."""
+    """The user has cancelled the work."""
 
 
 class SegmentWidget(Container):  # type: ignore[type-arg]
@@ -48,14 +48,14 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
             tooltip="one that comes with sfcnn, or a run of your own",
         )
         self.run = FileEdit(
-            label="Run", mode=FileDialogMode.EXISTING_DIRECTORY, tooltip="directory that `sfcnn segment train` made"
+            label="Run", mode=FileDialogMode.EXISTING_DIRECTORY, tooltip="directory created by `sfcnn segment train`"
         )
         self.run.choose_btn.text = "…"
         self.pixel_size = FloatSpinBox(
             label="Pixel size",
             max=1000.0,
             step=0.001,
-            tooltip="the image is rescaled to the pixels of the network's training; 0 leaves it as it is",
+            tooltip="the image is rescaled to the pixel size of the training images; 0 leaves it as it is",
         )
         self.pixel_size.native.setDecimals(5)
         self.pixel_size.native.setSuffix(" µm")
@@ -63,12 +63,14 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         self.average = ComboBox(
             label="Average",
             choices=list(VIEWS),
-            tooltip="average the answers to turned and mirrored views, which takes 4 or 8 times as long",
+            tooltip="average the predictions for rotated and mirrored views, which takes 4 or 8 times as long",
         )
-        self.slice_only = CheckBox(text="Visible slice only", tooltip="of a stack, segment the slice that is shown")
-        self.invert = CheckBox(text="Invert", tooltip="exchange black and white, e.g. for bright membranes")
+        self.slice_only = CheckBox(text="Visible slice only", tooltip="segment only the visible slice of a stack")
+        self.invert = CheckBox(text="Invert", tooltip="swap black and white, e.g. for bright membranes")
         self.cells = CheckBox(
-            value=True, text="Find cells", tooltip="label the cells between membranes, if the network finds membranes"
+            value=True,
+            text="Find cells",
+            tooltip="label the cells between membranes, if the network predicts membranes",
         )
         self.start_button = PushButton(text="Segment")
         self.cancel_button = PushButton(text="Cancel", enabled=False)
@@ -76,7 +78,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         self.message = Label()
         self.message.native.setWordWrap(True)
         buttons = Container(widgets=[self.start_button, self.cancel_button], layout="horizontal", labels=False)
-        # Labels are made as wide as the widest, measured in a smaller font than napari's: blanks give them room.
+        # Label width is measured in a smaller font than napari's; the blanks add the missing room.
         checks = Container(widgets=[self.slice_only, self.invert, self.cells], labels=False, label=" " * 20)
         fields: Container[Any] = Container()
         fields.extend([self.image, self.network, self.run, self.pixel_size, self.average, checks])
@@ -92,7 +94,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         self._show_pixel_size(self.image.value)
 
     def start(self) -> None:
-        """Begin to segment what is chosen; mistakes become the message."""
+        """Start segmenting; user errors are shown in the message."""
         from superqt.utils import create_worker
 
         if self.worker is not None:
@@ -114,13 +116,13 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         worker.start()
 
     def cancel(self) -> None:
-        """Let the work end at its next step, without results."""
+        """Stop at the next step, without results."""
         if self.worker is not None:
             self.worker.quit()
             self.message.value = "Cancelling …"
 
     def _leave(self) -> None:
-        """The widget is closed for good: end the work, and show nothing of it."""
+        """Stop the work without showing results, because the widget is closed."""
         if self.worker is not None:
             self.worker.quit()
             self.worker = None
@@ -130,12 +132,12 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         if run == OWN_RUN:
             run = self.run.line_edit.value.strip()
             if not run:
-                raise ValueError("no run is chosen: expected the directory that a training made")
+                raise ValueError("no run is chosen: choose a directory created by `sfcnn segment train`")
         average = VIEWS[self.average.value]
         return Options(run, self.invert.value, self.pixel_size.value, average, self.cells.value)
 
     def _work(self, source: Source, options: Options) -> Found:
-        """What the other thread does."""
+        """The work of the other thread."""
         from superqt.utils import ensure_main_thread
 
         worker, show = self.worker, ensure_main_thread(self._show_progress)
@@ -155,7 +157,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
         if isinstance(error, Cancelled) or self.worker is None:
             return
         self.message.value = _sentence(error)
-        if not isinstance(error, ValueError | OSError):  # not the user's mistake: napari shows where it is from
+        if not isinstance(error, ValueError | OSError):  # not a user error: let napari show the traceback
             from napari.utils.notifications import notification_manager
 
             notification_manager.receive_error(type(error), error, error.__traceback__)
@@ -191,7 +193,7 @@ class SegmentWidget(Container):  # type: ignore[type-arg]
 
 
 def _sentence(error: Exception) -> str:
-    """An error as it is shown: one sentence, with a capital and a full stop."""
+    """Format an error as a sentence, with a capital letter and a full stop."""
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{text[0].upper()}{text[1:].rstrip('.')}."
 

@@ -1,4 +1,4 @@
-"""The work that the widget does in another thread: load a network, read a layer, segment it image by image."""
+"""The widget's work in another thread: load a network, read a layer, segment it image by image."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ from sfcnn.viewer.layers import Source, read_images
 
 @dataclass(frozen=True)
 class Options:
-    """How to segment; as those of `sfcnn segment predict`."""
+    """Options of a segmentation, as in `sfcnn segment predict`."""
 
     run: str  #: directory of a run, or the name of a network that comes with sfcnn
     invert: bool = False
-    pixel_size: float = 0.0  #: in micrometres, 0 for as it is
+    pixel_size: float = 0.0  #: in micrometres, 0 to leave the image as it is
     average: str = "none"
-    cells: bool = True  #: find cells if the network looks for membranes
+    cells: bool = True  #: find cells if the network predicts membranes
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found in a source."""
+    """The segmentation of a source."""
 
     source: Source
     classes: tuple[str, ...]  #: of the network
-    probabilities: NDArray[np.float32] | None  #: (…, H, W) of the one class; none if there are several
-    labels: NDArray[np.int32]  #: (…, H, W): cells from 1 on, or classes from 0 on
-    cells: bool  #: which of both
+    probabilities: NDArray[np.float32] | None  #: (…, H, W) of a single class; None if there are several
+    labels: NDArray[np.int32]  #: (…, H, W): cells numbered from 1, or classes numbered from 0
+    cells: bool  #: whether the labels are cells
 
 
 def segmentation_names() -> list[str]:
-    """The networks that come with sfcnn and segment.
+    """Names of the segmentation networks that come with sfcnn.
 
     >>> segmentation_names()
     ['isbi2012', 'isbi2012-plain']
@@ -47,13 +47,13 @@ def segmentation_names() -> list[str]:
 def segment_source(
     source: Source, options: Options, progress: Callable[[float], None] = lambda done: None, device: str = "auto"
 ) -> Found:
-    """Segment each image of a source by itself, as `sfcnn segment predict` does with the slices of a stack.
+    """Segment each image of a source separately, as `sfcnn segment predict` does with the slices of a stack.
 
     Args:
-        source: of `sfcnn.viewer.layers.take_layer`.
-        options: of the user.
-        progress: called with the part that is done; what it raises ends the work.
-        device: of `sfcnn.load`.
+        source: from `sfcnn.viewer.layers.take_layer`.
+        options: chosen by the user.
+        progress: called with the fraction that is done; an exception from it ends the work.
+        device: as in `sfcnn.load`.
     """
     network = load(find_run(options.run), device=device)
     cells = wants_cells(network, None if options.cells else False)
@@ -75,7 +75,7 @@ def segment_source(
             progress=lambda done, number=number: progress((number + done) / len(images)),
         )
         labels[index] = found.labels + last
-        if cells:  # no number is in two slices
+        if cells:  # labels are unique across slices
             last = int(labels[index].max())
         if probabilities is not None:
             probabilities[index] = found.probabilities

@@ -1,6 +1,6 @@
-"""Volumes beyond memory: OME-Zarr and TIFF stacks slice by slice, on one machine or a cluster.
+"""Volumes larger than memory: OME-Zarr and TIFF stacks slice by slice, on one machine or a cluster.
 
-Needs `pip install 'sfcnn[volumes]'`; the packages are imported with the first of these names that is used.
+Requires `pip install 'sfcnn[volumes]'`; these packages are imported on first use of one of the names below.
 """
 
 from importlib import import_module

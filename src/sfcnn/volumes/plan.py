@@ -1,13 +1,13 @@
-"""What is to be done with a volume, said in a few words that can be sent to any process, and the output it goes to.
+"""The plan for segmenting a volume, small enough to be sent to any process, and the output.
 
-The output is an OME-Zarr image with labels; `napari` and Fiji open it as such:
+The output is an OME-Zarr image with labels, which napari and Fiji can open:
 
     OUT.zarr                 the image: multiscales of the probabilities
-    OUT.zarr/probabilities   its levels 0, 1 …: float32, (Z, H, W), or (C, Z, H, W) of several classes
+    OUT.zarr/probabilities   its levels 0, 1 …: float32, (Z, H, W), or (C, Z, H, W) for several classes
     OUT.zarr/labels/cells    levels of the cells, uint32; or `classes`, uint8, the class of each pixel
-    OUT.zarr/work            what is needed to go on: cells before they are numbered, and a record of each slice
+    OUT.zarr/work            state needed to resume: cells before they are numbered, and a record of each slice
 
-The root says what it was made of, so that nothing else is ever added to it.
+The root records the input and settings, so that results of another run are never mixed in.
 """
 
 import glob
@@ -36,23 +36,23 @@ from sfcnn.io.zarr_volumes import (
 from sfcnn.segmentation import Segmenter, load
 from sfcnn.volumes.source import Slices, open_volume
 
-#: Columns of the records. A record whose first number is 0 is none.
+#: Columns of the records. A record whose first number is 0 is empty.
 SLICE_RECORD = ("done", "input", "output", "cells")
 LABEL_RECORD = ("done", "table", "output")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Where a volume is, with what it is segmented, and where to; paths are absolute."""
+    """Input, network, settings and output of a segmentation; paths are absolute."""
 
     source: Path
     out: Path
-    run: Path  #: of the network
-    forest: Path | None  #: that classifies borders of cells
+    run: Path  #: run directory of the network
+    forest: Path | None  #: file of the forest that classifies cell borders
     device: str
-    cells: bool  #: find cells, or else classes of pixels
+    cells: bool  #: find cells; otherwise pixel classes
     fill_missing: bool  #: of `ZarrVolume`
-    options: dict[str, Any] = field(default_factory=dict)  #: of `Segmenter.predict`, and the method to find cells
+    options: dict[str, Any] = field(default_factory=dict)  #: of `Segmenter.predict`, and the method for finding cells
 
     @property
     def labels(self) -> str:
@@ -60,7 +60,7 @@ class Plan:
         return "cells" if self.cells else "classes"
 
     def identity(self) -> dict[str, Any]:
-        """All that the output depends on, but for the contents of the slices, which have records of their own."""
+        """Everything the output depends on, except the contents of the slices, which have their own records."""
         slices, _ = open_volume(self.source, colour=self.network().channels == 3)
         return {
             "input": str(self.source),
@@ -73,11 +73,11 @@ class Plan:
         }
 
     def network(self) -> Segmenter:
-        """The network, which each process loads once."""
+        """The network, loaded once per process."""
         return _network(self.run, self.device)
 
     def trees(self) -> Forest | None:
-        """The forest, which each process loads once."""
+        """The forest, loaded once per process."""
         return None if self.forest is None else _forest(self.forest)
 
     def open(self) -> Slices:
@@ -103,7 +103,7 @@ def _digest(*files: Path) -> str:
 
 
 class Output:
-    """The parts of an output, to write to."""
+    """The arrays of an output, opened for writing."""
 
     def __init__(self, plan: Plan) -> None:
         root: Any = zarr.open_group(str(plan.out), mode="r+")
@@ -116,24 +116,23 @@ class Output:
 
 
 def prepare(plan: Plan, voxel: VoxelSize, *, overwrite: bool = False) -> bool:
-    """Make the empty output; whether it is there already, from an earlier start. Raise if it is anything else."""
+    """Create the empty output; return whether it already exists from an earlier run. Raise if it is anything else."""
     identity = json.loads(json.dumps(plan.identity()))
     if plan.out.exists():
         made = _made_of(plan.out)
         if made == identity:
             return True
         if made is None:
-            raise OutputExistsError(
-                f"output {plan.out} exists and is no volume that sfcnn has made: choose another name"
-            )
+            raise OutputExistsError(f"output {plan.out} exists and was not created by sfcnn: choose another name")
         if not overwrite:
             name = next(name for name in {**identity, **made} if identity.get(name) != made.get(name))
             raise OutputExistsError(
-                f"output {plan.out} was made with another {name}, {made.get(name)} and not {identity.get(name)}: "
+                f"output {plan.out} was created with a different {name}, {made.get(name)} instead of "
+                f"{identity.get(name)}: "
                 "choose another name or pass --overwrite"
             )
     plan.out.parent.mkdir(parents=True, exist_ok=True)
-    for left in plan.out.parent.glob(f".{glob.escape(plan.out.stem)}-*.part"):  # by a process that was killed
+    for left in plan.out.parent.glob(f".{glob.escape(plan.out.stem)}-*.part"):  # left by a killed process
         shutil.rmtree(left, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(dir=plan.out.parent, prefix=f".{plan.out.stem}-", suffix=".part"))
     try:
@@ -147,7 +146,7 @@ def prepare(plan: Plan, voxel: VoxelSize, *, overwrite: bool = False) -> bool:
 
 
 def _made_of(path: Path) -> dict[str, Any] | None:
-    """The identity that an output says, None if it is not one."""
+    """The identity recorded in an output, None if it is not one."""
     try:
         attributes: dict[str, Any] = zarr.open_group(str(path), mode="r").attrs.asdict()
     except Exception:  # whatever it is, it is not ours

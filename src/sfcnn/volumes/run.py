@@ -1,4 +1,4 @@
-"""A volume of any size through a network: slice by slice, by one process or many, and on from where it stopped."""
+"""Segment a volume of any size: slice by slice, in one process or many, and resumable."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -14,19 +14,19 @@ from sfcnn.volumes.slices import Outcome, link_slice, number_slice, read_record,
 from sfcnn.volumes.source import open_volume
 from sfcnn.volumes.spread import Spread, check_spread, spread
 
-#: Options of `Segmenter.predict` that volumes take.
+#: Options of `Segmenter.predict` that volumes support, and the method for finding cells.
 DEFAULTS: dict[str, Any] = {"invert": False, "average": "none", "tile": None, "halo": None, "method": None}
 
 
 @dataclass(frozen=True)
 class VolumeReport:
-    """What was done with a volume."""
+    """Summary of the segmentation of a volume."""
 
-    slices: int  #: how many it has
-    done: int  #: how many of them are segmented
-    kept: int  #: how many of these were segmented before
-    failed: dict[int, str] = field(default_factory=dict)  #: what is wrong with each of those that are not
-    cells: int = 0  #: how many cells there are in all that is done
+    slices: int  #: number of slices
+    done: int  #: number of segmented slices
+    kept: int  #: number of these that were segmented before
+    failed: dict[int, str] = field(default_factory=dict)  #: error message of each slice that failed
+    cells: int = 0  #: number of cells in the segmented slices
     agreement: dict[int, SliceAgreement] = field(default_factory=dict)  #: of slice z with the next one, if linked
 
     @property
@@ -56,25 +56,25 @@ def segment_volume(
 ) -> VolumeReport:
     """Segment an OME-Zarr volume or a TIFF stack into an OME-Zarr volume, with one slice in memory at a time.
 
-    What is written is what `sfcnn.cells.segment` returns for the whole volume, bit for bit. If `out` is there from an
-    earlier call with the same volume, network and options, only what is missing or damaged is done. A slice that cannot
-    be read is left out and reported, and the others are done.
+    The output is bit-identical to what `sfcnn.cells.segment` returns for the whole volume. If `out` exists from an
+    earlier call with the same volume, network and options, only missing or damaged parts are computed. Slices that
+    cannot be read are skipped and reported; the others are still segmented.
 
     Args:
-        network: of `sfcnn.load`; workers load it from its directory.
+        network: from `sfcnn.load`; workers load it from its directory.
         source: an OME-Zarr volume or a TIFF stack.
-        out: directory that is made; see `sfcnn.volumes.plan` for what is in it.
-        cells: find cells; by default if the network looks for membranes.
-        stack: give cells of neighbouring slices that are linked (`sfcnn.cells.linking`) the same number.
-        least_overlap: IoU from which they are.
-        slices: do these only, for example `range(10)` to try.
-        forest: file of a forest that classifies borders of cells; by default that of the network's run.
-        pixel_size: in micrometres, 0 to leave slices as they are; by default what the volume says of itself.
-        fill_missing: take chunks that are missing for Zarr's fill value instead of for a mistake.
+        out: output directory; see `sfcnn.volumes.plan` for its contents.
+        cells: whether to find cells; by default, if the network predicts membranes.
+        stack: give linked cells of neighbouring slices (`sfcnn.cells.linking`) the same number.
+        least_overlap: minimum IoU of linked cells.
+        slices: segment only these slices, for example `range(10)` as a trial.
+        forest: file of a forest that classifies cell borders; by default the one in the network's run.
+        pixel_size: in micrometres, 0 to use slices as they are; by default read from the volume.
+        fill_missing: replace missing chunks by Zarr's fill value instead of reporting an error.
         workers, scheduler: see `sfcnn.volumes.spread.spread`.
-        overwrite: replace an output of another volume, network or other options.
-        report: called with what is being done and the part of it that is done.
-        warn: called with a line about a pixel size that cannot be meant.
+        overwrite: replace an output of another volume or network, or of other options.
+        report: called with the name of the current step and the fraction of it that is done.
+        warn: called with a line about an implausible pixel size.
         options: `invert`, `average`, `tile`, `halo` of `Segmenter.predict`, and the `method` of `CellsConfig`.
     """
     check_spread(workers, scheduler)
@@ -83,7 +83,7 @@ def segment_volume(
     wanted = wants_cells(network, cells)
     check_stack(network, cells, stack=stack)
     if out == source or out in source.parents or source in out.parents:
-        raise ValueError(f"output {out} and volume {source} lie in each other, expected another place")
+        raise ValueError(f"output {out} and volume {source} must not contain each other: choose another output")
     volume, voxel = open_volume(source, colour=network.channels == 3, fill_missing=fill_missing)
     size = said_size(network, voxel.micrometres, source, warn) if pixel_size is None else pixel_size
     network.scale(size)
@@ -91,7 +91,7 @@ def segment_volume(
     used = wanted and (forest is not None or trees.is_file())
     unknown = set(options) - set(DEFAULTS)
     if unknown:
-        raise ValueError(f"unknown options {sorted(unknown)}, choose some of {list(DEFAULTS)}")
+        raise ValueError(f"unknown options {sorted(unknown)}, choose from {list(DEFAULTS)}")
     plan = Plan(
         source,
         out,
@@ -102,11 +102,11 @@ def segment_volume(
         fill_missing,
         {**DEFAULTS, **options, "pixel_size": size},
     )
-    check_method(network, cells_settings(plan.options["method"], plan.trees()))  # before anything is made
+    check_method(network, cells_settings(plan.options["method"], plan.trees()))  # before anything is written
     count = volume.shape[0]
     chosen = range(count) if slices is None else slices
     if not chosen or not 0 <= min(chosen) <= max(chosen) < count:
-        raise ValueError(f"slices must be some of 0 … {count - 1}, got {chosen.start} … {chosen.stop - 1}")
+        raise ValueError(f"slices must be in 0 … {count - 1}, got {chosen.start} … {chosen.stop - 1}")
     prepare(plan, voxel, overwrite=overwrite)
     with spread(workers, scheduler) as run:
         return _finish(plan, run, chosen, stack, least_overlap, report)
@@ -115,7 +115,7 @@ def segment_volume(
 def _finish(
     plan: Plan, run: Spread, chosen: range, stack: bool, least: float, report: Callable[[str, float], None]
 ) -> VolumeReport:
-    """Segment slices, link and number their cells."""
+    """Segment slices, then link and number their cells."""
     first = _run(plan, run, segment_slice, [(plan, z) for z in chosen], "slices", report)
     failed = {outcome.z: outcome.error for outcome in first if outcome.error}
     kept = sum(outcome.kept for outcome in first)
@@ -153,7 +153,7 @@ def _run(
     name: str,
     report: Callable[[str, float], None],
 ) -> list[Outcome]:
-    """What became of each slice, in any order; raise if nothing more can be written."""
+    """The outcome of each slice, in any order; raise if nothing more can be written."""
     report(name, 0.0)
     outcomes: list[Outcome] = []
     with closing(run(function, calls)) as results:
@@ -161,14 +161,14 @@ def _run(
             if isinstance(outcome, BaseException):
                 outcome = Outcome(calls[number][1], "its worker was killed several times: is there enough memory?")
             if outcome.fatal:
-                raise OSError(f"cannot write {plan.out}: {outcome.error}; start again to continue")
+                raise OSError(f"cannot write {plan.out}: {outcome.error}; run the same command again to continue")
             outcomes.append(outcome)
             report(name, len(outcomes) / len(calls))
     return outcomes
 
 
 def _describe(plan: Plan, output: Output, result: VolumeReport) -> None:
-    """Write what was found beside what the output was made of."""
+    """Record the result in the output, next to the input and settings."""
     before = output.root.attrs["sfcnn"]
     found = {
         "made_of": before["made_of"],
@@ -176,7 +176,7 @@ def _describe(plan: Plan, output: Output, result: VolumeReport) -> None:
         **({"cells": result.cells} if plan.cells else {}),
         **({"agreement": {str(z): asdict(pair) for z, pair in result.agreement.items()}} if result.agreement else {}),
     }
-    for left in plan.out.glob("zarr.*.partial"):  # by a process that was killed here
+    for left in plan.out.glob("zarr.*.partial"):  # left by a killed process
         left.unlink(missing_ok=True)
     if found != before:
         output.root.attrs["sfcnn"] = found

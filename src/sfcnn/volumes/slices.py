@@ -1,8 +1,8 @@
-"""The units of work: segment one slice, link it with the next, number its cells.
+"""The units of work: segment one slice, link it to the next, number its cells.
 
-Each can be done by any process, in any order, any number of times. A slice is written chunk by chunk, each of them
-whole or not at all, and after that its record, which has checksums of what was read and of what was written. A slice is
-done if it still has the checksums of its record: whatever was killed, lost, damaged or changed meanwhile is done again.
+Each can run in any process, in any order, any number of times. A slice is written chunk by chunk, each chunk
+atomically, followed by its record, which holds checksums of the input and of the output. A slice is done if it still
+matches the checksums in its record; whatever was interrupted, lost, damaged or changed is computed again.
 """
 
 import errno
@@ -20,23 +20,23 @@ from sfcnn.io.zarr_volumes import Pyramid, remove_partial_chunks
 from sfcnn.volumes.plan import Output, Plan
 from sfcnn.volumes.source import read_fraction
 
-#: Errors of the system after which no other slice can be written either.
+#: System errors after which no other slice can be written either.
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a slice."""
+    """The outcome of one slice."""
 
     z: int
-    error: str = ""  #: one line; nothing if the slice is done
-    fatal: bool = False  #: whether the others would fail as well
+    error: str = ""  #: one line; empty if the slice is done
+    fatal: bool = False  #: whether the other slices would fail as well
     kept: bool = False  #: whether it was done before
-    links: Links | None = None  #: with the next slice, if that was asked for
+    links: Links | None = None  #: to the next slice, if requested
 
 
 def checksum(arrays: Iterable[NDArray[Any]]) -> int:
-    """CRC-32 of the values of arrays, one after the other.
+    """CRC-32 of the values of several arrays in sequence.
 
     >>> checksum([np.arange(4, dtype=np.uint8)]) == zlib.crc32(bytes([0, 1, 2, 3]))
     True
@@ -48,7 +48,7 @@ def checksum(arrays: Iterable[NDArray[Any]]) -> int:
 
 
 def segment_slice(plan: Plan, z: int) -> Outcome:
-    """Probabilities of slice z and its own cells, from 1 on, or its classes."""
+    """Write the probabilities of slice z, and its own cells, numbered from 1, or its classes."""
     try:
         return _segment_slice(plan, z)
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
@@ -60,7 +60,7 @@ def _segment_slice(plan: Plan, z: int) -> Outcome:
     output = Output(plan)
     try:
         image = read_fraction(plan.open(), z, plan.source, network.channels)
-    except OSError as error:  # of this slice; of the output it would be an error of all
+    except OSError as error:  # affects only this slice; for the output it would affect all
         raise ValueError(str(error)) from error
     seen = checksum([image])
     done, before, written, _ = read_record(output.slices, z)
@@ -80,7 +80,7 @@ def _segment_slice(plan: Plan, z: int) -> Outcome:
 
 
 def link_slice(plan: Plan, z: int, least: float) -> Outcome:
-    """Links of the own cells of slice z with those of the next one."""
+    """Link the cells of slice z to those of the next one."""
     try:
         own = Output(plan).own.arrays[0]
         return Outcome(z, links=link_slices(np.asarray(own[z]), np.asarray(own[z + 1]), least))
@@ -89,7 +89,7 @@ def link_slice(plan: Plan, z: int, least: float) -> Outcome:
 
 
 def number_slice(plan: Plan, z: int, table: NDArray[np.uint32]) -> Outcome:
-    """Write the cells of slice z with the numbers that they have in the volume."""
+    """Write the cells of slice z with their numbers in the volume."""
     try:
         output = Output(plan)
         names = checksum([table])
@@ -107,7 +107,7 @@ def number_slice(plan: Plan, z: int, table: NDArray[np.uint32]) -> Outcome:
 
 
 def read_record(records: Any, z: int) -> list[int]:
-    """The record of slice z; zeros if there is none that can be read."""
+    """The record of slice z; zeros if it is missing or unreadable."""
     try:
         return [int(value) for value in records[z]]
     except Exception:  # decoders raise errors of many kinds; the slice is done again then
@@ -115,7 +115,7 @@ def read_record(records: Any, z: int) -> list[int]:
 
 
 def _stored(z: int, *pyramids: Pyramid) -> int:
-    """The checksum of what is stored of a slice, -1 if it cannot be read."""
+    """The checksum of a slice as stored, -1 if it cannot be read."""
     try:
         return checksum(level for pyramid in pyramids for level in pyramid.read(z))
     except Exception:  # decoders raise errors of many kinds; the slice is done again then

@@ -1,4 +1,4 @@
-"""A volume of which one slice at a time is read: OME-Zarr or a TIFF stack."""
+"""Volumes that are read one slice at a time: OME-Zarr or a TIFF stack."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,28 +14,28 @@ from sfcnn.io.zarr_volumes import MICROMETRES, VoxelSize, ZarrVolume
 
 
 class Slices(Protocol):
-    """What is read slice by slice."""
+    """A volume that is read slice by slice."""
 
     shape: tuple[int, int, int]  #: (Z, H, W)
     dtype: np.dtype[Any]
 
     def read(self, z: int) -> NDArray[Any]:
-        """Slice z as it is stored: (H, W), or (H, W, 3) of colours."""
+        """Slice z as stored: (H, W), or (H, W, 3) for colour."""
 
 
 def open_volume(path: Path, *, colour: bool = False, fill_missing: bool = False) -> tuple[Slices, VoxelSize]:
-    """The slices of an OME-Zarr volume or a TIFF stack, and how large its voxels are; see `ZarrVolume`."""
+    """The slices of an OME-Zarr volume or a TIFF stack, and its voxel size; see `ZarrVolume`."""
     if is_zarr(path):
         volume = ZarrVolume(path, colour=colour, fill_missing=fill_missing)
         return volume, volume.voxel
     if path.suffix.lower() not in TIFF:
-        raise ValueError(f"{path} is no volume, expected an OME-Zarr directory or a TIFF stack")
+        raise ValueError(f"{path} is not a volume, expected an OME-Zarr directory or a TIFF stack")
     pages = StackPages(path, colour=colour)
     return pages, _voxel(pages.pixels)
 
 
 def _voxel(pixels: PixelSize) -> VoxelSize:
-    """What a TIFF file says of its pixels and of the distance of slices."""
+    """The voxel size from the pixel size and slice spacing in a TIFF file."""
     width = pixels.micrometres
     if not width or pixels.resolution is None:
         return VoxelSize()
@@ -47,7 +47,7 @@ def _voxel(pixels: PixelSize) -> VoxelSize:
 
 
 def read_fraction(slices: Slices, z: int, name: object, channels: int) -> NDArray[np.float32]:
-    """Slice z from black, 0, to white, 1, as the network takes it: (H, W), or (H, W, 3) for 3 channels."""
+    """Slice z from 0 (black) to 1 (white), as the network expects it: (H, W), or (H, W, 3) for 3 channels."""
     fraction = as_fraction(slices.read(z), f"{name} at z = {z}")
     if channels == 3 and fraction.ndim == 2:
         return np.repeat(fraction[..., None], 3, axis=-1)

@@ -1,4 +1,4 @@
-"""Work spread by Dask: in this process, over threads or processes here, or over a cluster."""
+"""Distribute work with Dask: in this process, over local threads or processes, or over a cluster."""
 
 import logging
 import os
@@ -6,14 +6,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-#: Called with a function and the arguments of each call; yields the number of each call with what it returned or, if
-#: its process died, with the error.
+#: Takes a function and the arguments of each call; yields the index of each call with its result or, if its process
+#: died, with the error.
 Spread = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Generator[tuple[int, Any]]]
 
-#: Ways to spread work on this machine; anything else is the address of a scheduler.
+#: Ways to distribute work on this machine; anything else is the address of a scheduler.
 HERE = ("processes", "threads")
 
-_PATIENCE = 30  # seconds for a scheduler to answer and to have workers
+_PATIENCE = 30  # timeout in seconds for a scheduler to answer and to have workers
 
 
 def check_spread(workers: int | None, scheduler: str | None) -> None:
@@ -26,17 +26,17 @@ def check_spread(workers: int | None, scheduler: str | None) -> None:
                 f"unknown scheduler {scheduler!r}, expected one of {', '.join(HERE)} or an address like tcp://host:8786"
             )
         if workers is not None:
-            raise ValueError("the number of workers is that of the scheduler's own: leave it out")
+            raise ValueError(f"the scheduler {scheduler} has its own workers: leave out the number of workers")
 
 
 @contextmanager
 def spread(workers: int | None = None, scheduler: str | None = None) -> Iterator[Spread]:
-    """Yield a function that spreads calls.
+    """Yield a function that distributes calls.
 
     Args:
-        workers: how many calls at the same time on this machine; 1, the default, is this process alone.
-        scheduler: "processes" (the default) or "threads" for several workers here, or the address of a Dask scheduler,
-            whose workers need sfcnn, and the same files in the same places.
+        workers: number of concurrent calls on this machine; 1, the default, runs them in this process.
+        scheduler: "processes" (the default) or "threads" for several local workers, or the address of a Dask scheduler,
+            whose workers need sfcnn and the same files at the same paths.
     """
     check_spread(workers, scheduler)
     if scheduler in (None, *HERE) and (workers or 1) == 1:
@@ -51,7 +51,7 @@ def spread(workers: int | None = None, scheduler: str | None = None) -> Iterator
             n_workers=1 if threads else count,
             threads_per_worker=count if threads else 1,
             processes=not threads,
-            memory_limit=0,  # a slice fits into memory or not; nothing can be put aside
+            memory_limit=0,  # a slice either fits into memory or not; nothing can be spilled to disk
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
             **({} if threads else {"env": {"OMP_NUM_THREADS": str(each)}}),
@@ -62,7 +62,7 @@ def spread(workers: int | None = None, scheduler: str | None = None) -> Iterator
     try:
         client = Client(scheduler, timeout=_PATIENCE)
     except (OSError, ValueError) as error:
-        raise ValueError(f"no Dask scheduler answers at {scheduler}: {' '.join(str(error).split())}") from error
+        raise ValueError(f"no Dask scheduler found at {scheduler}: {' '.join(str(error).split())}") from error
     with client:
         try:
             client.wait_for_workers(1, timeout=_PATIENCE)
@@ -77,7 +77,7 @@ def _alone(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Ge
 
 
 def _by(client: Any) -> Spread:
-    """Spread calls over the workers of a client. A call whose worker dies is made again by another one."""
+    """Distribute calls over the workers of a client. A call whose worker dies is repeated by another one."""
 
     def run(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Generator[tuple[int, Any]]:
         from distributed import KilledWorker, as_completed

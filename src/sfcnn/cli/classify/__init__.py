@@ -1,1 +1,1 @@
-"""`sfcnn classify`: train, test and use a network that tells classes of images."""
+"""`sfcnn classify`: train, test and use an image classifier."""

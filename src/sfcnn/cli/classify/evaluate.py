@@ -19,26 +19,24 @@ def parser(prog: str) -> Parser:
     """Options of the command."""
     parser = Parser(
         prog,
-        description="Test the best network of a run on the images that were held out, or on another folder of\n"
-        "labelled images. With --angles every image is also rotated, by evenly spaced angles: the error is\n"
-        "shown for each angle, and the scores of classes are those of all angles together. With --views the error\n"
-        "with test-time averaging is shown apart. If the run tells angles (`sfcnn classify pose`) and those of the\n"
-        "images are known, it is also shown how far they are off.",
+        description="Test the best network of a run on held-out images, or on another folder of labelled images. With\n"
+        "--angles, every image is also rotated by evenly spaced angles: the error is shown for each angle, and the\n"
+        "class scores are taken over all angles. With --views, the error with test-time augmentation is shown\n"
+        "separately. If the run predicts angles (`sfcnn classify pose`) and the true angles are known, the angle\n"
+        "errors are shown as well.",
         examples=(
             f"{prog} runs/photos",
             f"{prog} runs/photos --folder more-photos --confusion confusion.png",
             f"{prog} runs/small --angles 24 --images 1000 --out angles.json",
         ),
     )
-    parser.add_argument(
-        "run", type=Path, metavar="RUN", help="directory that `sfcnn classify train` made, or mnist-rot"
-    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory of `sfcnn classify train`, or mnist-rot")
     parser.add_argument("--split", choices=("test", "validation"), default="test", help="which images (default test)")
     parser.add_argument(
         "--folder",
         type=Path,
         metavar="DIR",
-        help="test on the images of this folder: subfolders are classes, or train/, validation/ and test/ with these",
+        help="test on the images in this folder, with a subfolder for each class, or train/, validation/ and test/",
     )
     parser.add_argument("--images", type=int, metavar="N", help="use only N of the images")
     parser.add_argument("--angles", type=int, metavar="N", help="rotate the images by 0, 1/N, 2/N … of a full circle")
@@ -53,7 +51,7 @@ def parser(prog: str) -> Parser:
 
 
 def run(prog: str, arguments: argparse.Namespace) -> None:
-    """Load the run and its data, count mistakes, print them and write them."""
+    """Load the run and its data, count the errors, print and write them."""
     from sfcnn.classification import load
     from sfcnn.classification.confusion import confusion_figure
     from sfcnn.classification.evaluate import even_degrees
@@ -68,7 +66,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         check_output(output, overwrite=arguments.overwrite)
     if arguments.images is not None and arguments.images < 1:
         raise ValueError(f"--images must be at least 1, got {arguments.images}")
-    check_view_count(arguments.views)  # which says what is wrong before images are read
+    check_view_count(arguments.views)  # fail before images are read
     degrees = even_degrees(1 if arguments.angles is None else arguments.angles)
     classifier = load(find_run(arguments.run), arguments.device)
     labelled, angles, name = _images(classifier, arguments)
@@ -108,7 +106,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
 
 
 def _images(classifier: "Classifier", arguments: argparse.Namespace) -> "tuple[LabelledImages, Tensor | None, str]":
-    """The images to test on, by how much they are turned if that is known, and the name of their set."""
+    """The images to test on, their rotation angles if known, and the name of the data set."""
     from sfcnn.classification import LabelledImages, load_folder, load_splits
 
     images = classifier.config.images
@@ -124,7 +122,7 @@ def _images(classifier: "Classifier", arguments: argparse.Namespace) -> "tuple[L
 
 
 def _numbers(arguments: argparse.Namespace, name: str, evaluation: "Evaluation") -> dict[str, Any]:
-    """All that was counted, as JSON has it; NaN, which JSON has not, is None."""
+    """The results as JSON values; NaN, which JSON does not support, becomes None."""
     errors = evaluation.errors
     scores = [
         {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in asdict(score).items()}

@@ -1,4 +1,4 @@
-"""`sfcnn classify pose`: teach a run to tell how objects are turned."""
+"""`sfcnn classify pose`: train a run to predict rotation angles."""
 
 import argparse
 from functools import partial
@@ -11,11 +11,11 @@ def parser(prog: str) -> Parser:
     """Options of the command."""
     parser = Parser(
         prog,
-        description="Learn to read the angle of an object from the features of a run's best network, which stays\n"
-        "as it is. `sfcnn classify predict` then has a column `angle`: by how many degrees the object is turned\n"
-        "counter-clockwise from how objects are in the training images. Those are turned by random angles to learn\n"
-        "from. The digits of mnist-rot-regenerated and digits-rot are known to be turned already, so that 0° is an\n"
-        "upright digit. The error is measured on validation images, turned and moved in the same way.\n\n"
+        description="Learn to predict the angle of an object from the features of a run's best network, which is not\n"
+        "changed. `sfcnn classify predict` then has a column `angle`: the counter-clockwise rotation in degrees,\n"
+        "relative to the objects in the training images. The training images are rotated by random angles to learn\n"
+        "from. For mnist-rot-regenerated and digits-rot, the rotation of each digit is known, so 0° is an upright\n"
+        "digit. The error is measured on validation images, rotated and shifted in the same way.\n\n"
         "The network needs at least 3 orientations. RUN/pose.safetensors and RUN/pose.json are written.",
         examples=(
             f"{prog} runs/photos",
@@ -23,18 +23,22 @@ def parser(prog: str) -> Parser:
             f"{prog} runs/rot --dataset mnist --data data",
         ),
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="directory that `sfcnn classify train` made")
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory of `sfcnn classify train`")
     parser.add_argument(
-        "--examples", type=int, default=10_000, metavar="N", help="turned images to learn from (default 10000)"
+        "--examples",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="number of rotated images to learn from (default 10000)",
     )
     parser.add_argument(
         "--shift",
         type=float,
         default=1.0,
         metavar="PIXELS",
-        help="also move them by up to this much in each direction (default 1)",
+        help="also shift them by up to this much in each direction (default 1)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of angles and shifts (default 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the angles and shifts (default 0)")
     parser.add_argument(
         "--dataset",
         choices=("digits", "digits-rot", "mnist", "mnist-rot-regenerated"),
@@ -48,7 +52,7 @@ def parser(prog: str) -> Parser:
 
 
 def run(prog: str, arguments: argparse.Namespace) -> None:
-    """Load the run and its images, learn, write, and print how well it does."""
+    """Load the run and its images, learn, write, and print the errors."""
     from dataclasses import replace
 
     from sfcnn.classification import load, load_splits
@@ -61,11 +65,11 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
 
     settings = PoseConfig(arguments.examples, arguments.shift, seed=arguments.seed)
     if find_run(arguments.run) != arguments.run:
-        raise ValueError(f"{arguments.run} comes with sfcnn, where nothing can be added")
+        raise ValueError(f"{arguments.run} is shipped with sfcnn and cannot be written to")
     for name in (POSE_FILE, "pose.json"):
         check_output(arguments.run / name, overwrite=arguments.overwrite)
     classifier = load(arguments.run, arguments.device, pose=False)
-    make_readout(classifier.network, len(classifier.classes))  # says what is wrong before images are read
+    make_readout(classifier.network, len(classifier.classes))  # fail before images are read
     images = classifier.config.images
     if arguments.dataset is not None:
         images = replace(images, dataset=arguments.dataset)

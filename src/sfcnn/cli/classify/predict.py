@@ -19,13 +19,13 @@ def parser(prog: str) -> Parser:
     parser = Parser(
         prog,
         description="Classify image files with the best network of a run: class, probability, and orientation in\n"
-        "degrees, counter-clockwise. The zero of orientations is the network's own: only differences between\n"
-        "images of one class mean something. Networks with fewer than 3 orientations and plain CNNs have none.\n"
-        "If the run has learned angles (`sfcnn classify pose`), the column `angle` says by how many degrees the\n"
-        "object is turned counter-clockwise from how it is in the training images; 0 is an upright digit.\n\n"
-        "Images are read, resized and padded as in training. For a network of digits a picture should show one\n"
-        "digit, of any size and colour on an even ground: it is cut out, brought to 28×28 pixels as MNIST's digits\n"
-        "were, and inverted if its ink is dark (--fit pad leaves both as they are).",
+        "degrees, counter-clockwise. The zero of the orientation is arbitrary: only differences between images\n"
+        "of the same class are meaningful. Networks with fewer than 3 orientations and plain CNNs have none.\n"
+        "If the run has learned angles (`sfcnn classify pose`), the column `angle` is the counter-clockwise rotation\n"
+        "in degrees, relative to the objects in the training images; 0 is an upright digit.\n\n"
+        "Images are read, resized and padded as in training. For a digit classifier, an image should show one digit,\n"
+        "of any size and colour, on a uniform background: it is cropped, rescaled to 28×28 pixels like the digits of\n"
+        "MNIST, and inverted if its ink is dark (--fit pad skips both).",
         examples=(
             f"{prog} runs/photos unknown.jpg",
             f"{prog} mnist-rot digit.png",
@@ -33,20 +33,20 @@ def parser(prog: str) -> Parser:
             f"{prog} runs/small scans/ more/*.tif --invert --out predictions.json --overwrite",
         ),
     )
-    parser.add_argument(
-        "run", type=Path, metavar="RUN", help="directory that `sfcnn classify train` made, or mnist-rot"
-    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory of `sfcnn classify train`, or mnist-rot")
     parser.add_argument(
         "images", type=Path, nargs="+", metavar="IMAGE", help="image files, or directories for all images in them"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write to this .csv or .json file, not to the screen")
     parser.add_argument(
-        "--invert", action="store_true", help="black and white are exchanged, compared with the training images"
+        "--out", type=Path, metavar="FILE", help="write to this .csv or .json file instead of standard output"
+    )
+    parser.add_argument(
+        "--invert", action="store_true", help="swap black and white, if they are the reverse of the training images"
     )
     parser.add_argument(
         "--fit",
         choices=("ink", "pad", "stretch"),
-        help="how images get the network's size (default: ink for networks of digits, else as in training)",
+        help="how images are resized to the network's input (default: ink for digit classifiers, else as in training)",
     )
     add_batch_size(parser)
     add_views(parser)
@@ -80,7 +80,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
 
 
 def _show(text: str) -> None:
-    """Print to a screen or a pipe, whose reader may stop early, as `head` does."""
+    """Print to a terminal or a pipe, whose reader may stop early, as `head` does."""
     try:
         print(text, end="", flush=True)
     except BrokenPipeError:
@@ -88,7 +88,7 @@ def _show(text: str) -> None:
 
 
 def _formatter(path: Path) -> "Callable[[list[Row]], str]":
-    """How rows are written to a file, by the ending of its name."""
+    """The function that formats rows for a file, chosen by its suffix."""
     from sfcnn.classification.rows import as_csv
 
     formatters: dict[str, Callable[[list[Row]], str]] = {".csv": as_csv, ".json": _as_json}

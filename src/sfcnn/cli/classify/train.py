@@ -1,4 +1,4 @@
-"""`sfcnn classify train`: a classifier from settings, in a directory of its own."""
+"""`sfcnn classify train`: train a classifier from settings, in its own directory."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ def parser(prog: str) -> "SettingsParser":
     return training_parser(
         prog,
         ClassificationConfig,
-        "Train a network to classify images; keep its best weights, logs and checkpoints in a directory.\n"
+        "Train an image classifier; its best weights, logs and checkpoints are written to a directory.\n"
         "For your own images, make a folder with one subfolder of images for each class.",
         (
             f"{prog} --images.dataset folder --images.path photos --images.augmentation continuous --out runs/photos",

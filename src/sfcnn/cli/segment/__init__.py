@@ -1,1 +1,1 @@
-"""`sfcnn segment`: train and use a network that tells classes of pixels, and find cells between membranes."""
+"""`sfcnn segment`: train and use a network that classifies pixels, and find cells between membranes."""

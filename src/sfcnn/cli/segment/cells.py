@@ -35,8 +35,8 @@ def parser(prog: str) -> Parser:
         description="Find cells from membrane probabilities: small regions (superpixels) are joined where there is no\n"
         "membrane between them, by the multicut that costs least (Beier et al. 2017).\n\n"
         "PROBABILITIES is a TIFF stack, 8 or 16 bits from black to white, or floats from 0 to 1. LABELS.tif\n"
-        "has its size and a number from 1 on for each cell. Each slice has cells of its own, unless --stack\n"
-        "joins them through the slices.",
+        "has the same size, with cells numbered from 1. Cells are found in each slice separately, unless --stack\n"
+        "joins them across slices.",
         examples=(
             f"{prog} membranes.tif --out cells.tif",
             f"{prog} membranes.tif --out cells.tif --stack --beta 0.6",
@@ -62,20 +62,25 @@ def parser(prog: str) -> Parser:
         metavar="RAW.tif",
         help="images of the probabilities, for a forest that has learned from images",
     )
-    cells.add_argument("--stack", action="store_true", help="find cells that continue through the slices")
+    cells.add_argument("--stack", action="store_true", help="find cells that continue across slices")
     add_method(cells)
     multicut = cells.add_argument_group("multicut")
-    multicut.add_argument("--beta", type=float, metavar="B", help="in (0, 1), more makes more cells (default: 0.5)")
+    multicut.add_argument(
+        "--beta", type=float, metavar="B", help="in (0, 1), larger values give more cells (default: 0.5)"
+    )
     multicut.add_argument(
         "--solver",
         metavar="NAME",
-        help="greedy, kernighan-lin, fusion-moves or exact, from quick to good (default: kernighan-lin)",
+        help="greedy, kernighan-lin, fusion-moves or exact, from fastest to best (default: kernighan-lin)",
     )
     multicut.add_argument(
-        "--time-limit", type=float, metavar="SECONDS", help="of the exact solver, for each slice (default: 60.0)"
+        "--time-limit", type=float, metavar="SECONDS", help="limit of the exact solver, for each slice (default: 60.0)"
     )
     multicut.add_argument(
-        "--across-weight", type=float, metavar="W", help="of contacts between slices, with --stack (default: 16.0)"
+        "--across-weight",
+        type=float,
+        metavar="W",
+        help="weight of contacts between slices, with --stack (default: 16.0)",
     )
     add_superpixels(cells)
     return cells
@@ -95,7 +100,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     inputs = (arguments.probabilities, arguments.image, arguments.forest)
     check_outputs(outputs, inputs, overwrite=arguments.overwrite)
     probabilities, raw, forest = _read(arguments)
-    if forest is not None:  # it knows superpixels of its kind
+    if forest is not None:  # superpixels must be made as for the forest's training
         settings = replace(settings, superpixels=superpixel_settings(arguments, forest.superpixels))
     console = make_console()
     kind = "the interior of cells" if arguments.interior else "membrane"
@@ -158,7 +163,7 @@ def _read(
 
 
 def _write(arguments: argparse.Namespace, labels: "NDArray[np.int64]") -> None:
-    """Write the labels and what lies between them, both or none."""
+    """Write the labels and the borders between them, either both or neither."""
     import numpy as np
 
     from sfcnn.cells.thinning import draw_borders

@@ -1,4 +1,4 @@
-"""What commands on cells have in common: the files that they read, and how superpixels are made."""
+"""Shared by the commands that find cells: the files they read, and how superpixels are made."""
 
 import argparse
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 #: Settings of superpixels: type, name of the value, and help.
 _SUPERPIXELS: dict[str, tuple[type, str, str]] = {
-    "threshold": (float, "T", "membrane is where the probability is at least this (default: 0.3)"),
+    "threshold": (float, "T", "pixels with at least this probability are membrane (default: 0.3)"),
     "minimum_membrane": (int, "N", "remove membrane fragments of fewer pixels than this (default: 1)"),
     "minimum_size": (int, "N", "merge superpixels of fewer pixels into others (default: 1)"),
-    "seed_sigma": (float, "S", "more makes larger superpixels, in pixels (default: 2.0)"),
-    "flood_sigma": (float, "S", "more makes smoother borders, in pixels (default: 2.6)"),
+    "seed_sigma": (float, "S", "in pixels, larger values give larger superpixels (default: 2.0)"),
+    "flood_sigma": (float, "S", "in pixels, larger values give smoother borders (default: 2.6)"),
 }
 
 
@@ -29,7 +29,7 @@ def add_probabilities(parser: Any) -> None:
 
 
 def add_method(parser: Any) -> None:
-    """Add the way to find cells; if it is not typed, that of `CellsConfig`."""
+    """Add the method to find cells; the default is that of `CellsConfig`."""
     parser.add_argument(
         "--method",
         metavar="NAME",
@@ -39,21 +39,21 @@ def add_method(parser: Any) -> None:
 
 
 def add_superpixels(parser: Any) -> None:
-    """Add how superpixels are made; what is not typed stays as it is in `SuperpixelsConfig`."""
+    """Add the options of superpixels; the defaults are those of `SuperpixelsConfig`."""
     group = parser.add_argument_group("superpixels, the small regions that are joined to cells")
     for name, (kind, metavar, text) in _SUPERPIXELS.items():
         group.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=text)
 
 
 def typed(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """Those of the options that were typed, by name."""
+    """The options that were given, by name."""
     return {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
 
 
 def superpixel_settings(
     arguments: argparse.Namespace, defaults: "SuperpixelsConfig | None" = None
 ) -> "SuperpixelsConfig":
-    """The options of `add_superpixels`; what was not typed is taken from the defaults."""
+    """The options of `add_superpixels`; options that were not given are taken from `defaults`."""
     from sfcnn.cells import SuperpixelsConfig
 
     return replace(defaults or SuperpixelsConfig(), **typed(arguments, _SUPERPIXELS))
@@ -66,7 +66,7 @@ def read_probabilities(path: Path, *, interior: bool) -> "NDArray[np.float32]":
 
 
 def read_images(path: Path) -> "NDArray[np.float32]":
-    """Images (Z, H, W) from black, 0, to white, 1, so that 8 and 16 bits mean the same."""
+    """Images (Z, H, W) scaled from 0, black, to 1, white, for both 8 and 16 bits."""
     from sfcnn.io.stacks import as_fraction, read_stack
 
     return as_fraction(read_stack(path), path)

@@ -15,10 +15,10 @@ def parser(prog: str) -> Parser:
         "its size are written: probabilities from 0 to 1 (NAME-membranes.tif, after the class that the network looks\n"
         "for, or NAME-probabilities.tif with a channel for each of several classes), and NAME-cells.tif with a number\n"
         "for each cell if the network looks for membranes, else NAME-labels.tif with the class of each pixel. Images\n"
-        "may have any size: they are processed in tiles, and with the default halo tiles leave no trace.\n\n"
+        "may have any size: they are processed in tiles, and with the default halo, tiling leaves no seams.\n\n"
         "Volumes larger than memory, OME-Zarr or TIFF stacks, are segmented slice by slice with --out OUT.zarr, into\n"
-        "an OME-Zarr volume. Started again, the command does what is missing. Slices that cannot be read are\n"
-        "reported at the end, with exit code 2, and all others are done.",
+        "an OME-Zarr volume. Run the command again to resume. Slices that cannot be read are reported\n"
+        "at the end, with exit code 2; all others are processed.",
         examples=(
             f"{prog} isbi2012 volume.tif --out segmented",
             f"{prog} runs/em slices/ --out segmented --tile 256 --average all --no-cells",
@@ -28,7 +28,7 @@ def parser(prog: str) -> Parser:
         ),
     )
     parser.add_argument(
-        "run", metavar="RUN", help="directory that `sfcnn segment train` made, or isbi2012, which comes with sfcnn"
+        "run", metavar="RUN", help="run directory of `sfcnn segment train`, or isbi2012, which is shipped with sfcnn"
     )
     parser.add_argument(
         "images", type=Path, nargs="+", metavar="IMAGE", help="TIFF stacks, images, folders of them, or a .zarr volume"
@@ -36,7 +36,7 @@ def parser(prog: str) -> Parser:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="directory for the results, or OUT.zarr for a volume"
     )
-    parser.add_argument("--invert", action="store_true", help="exchange black and white before the network sees images")
+    parser.add_argument("--invert", action="store_true", help="swap black and white before applying the network")
     parser.add_argument(
         "--pixel-size",
         type=float,
@@ -48,7 +48,7 @@ def parser(prog: str) -> Parser:
         "--halo", type=int, metavar="N", help="pixels around a tile (default: as far as the network looks)"
     )
     parser.add_argument(
-        "--average", default="none", help="average over turned and mirrored images: none (default), rotations or all"
+        "--average", default="none", help="average over rotated and mirrored images: none (default), rotations or all"
     )
     parser.add_argument(
         "--cells",
@@ -62,7 +62,7 @@ def parser(prog: str) -> Parser:
         help="classify cell borders with a model from `train-edges` (default: RUN/edges.safetensors, if there)",
     )
     parser.add_argument(
-        "--stack", action="store_true", help="link cells through slices, and say how well neighbouring slices agree"
+        "--stack", action="store_true", help="link cells across slices, and report how well neighbouring slices agree"
     )
     add_method(parser)
     add_device(parser)
@@ -72,15 +72,15 @@ def parser(prog: str) -> Parser:
         "--slices", type=_range, metavar="START:STOP", help="segment these only, counted from 0 (default: all)"
     )
     volumes.add_argument(
-        "--workers", type=int, metavar="N", help="slices at the same time on this machine (default: 1)"
+        "--workers", type=int, metavar="N", help="slices to process in parallel on this machine (default: 1)"
     )
     volumes.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="of a Dask cluster, or `processes` (default) or `threads` for --workers on this machine",
+        help="address of a Dask cluster, or `processes` (default) or `threads` for --workers on this machine",
     )
     volumes.add_argument(
-        "--fill-missing", action="store_true", help="take missing chunks for Zarr's fill value, not for a mistake"
+        "--fill-missing", action="store_true", help="read missing chunks as Zarr's fill value instead of failing"
     )
     return parser
 

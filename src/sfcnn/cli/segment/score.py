@@ -91,7 +91,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raise if options do not fit together, or a file cannot be written."""
+    """Raise if options are incompatible, or a file cannot be written."""
     from sfcnn.cells.overlay import check_picture
     from sfcnn.io.files import check_output
 
@@ -104,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _grey(arguments: argparse.Namespace, prediction: "NDArray[Any]") -> "NDArray[Any]":
-    """What is drawn on: images, or else the prediction, of which labels show nothing."""
+    """The background to draw on: the images, or else the prediction, which is uniform grey for labels."""
     import numpy as np
 
     if arguments.image is None:

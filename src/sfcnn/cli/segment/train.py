@@ -1,4 +1,4 @@
-"""`sfcnn segment train`: a U-Net from settings, in a directory of its own."""
+"""`sfcnn segment train`: train a U-Net from settings, in its own directory."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -40,8 +40,10 @@ def parser(prog: str) -> Parser:
     edges.add_argument("--image", type=Path, metavar="RAW.tif", help="learn from the images of the probabilities too")
     forest = edges.add_argument_group("forest")
     forest.add_argument("--trees", type=int, metavar="N", help="number of trees (default: 1000)")
-    forest.add_argument("--depth", type=int, metavar="N", help="of the trees at most, 0 for no limit (default: 0)")
-    forest.add_argument("--seed", type=int, metavar="S", help="of the random choices (default: 0)")
+    forest.add_argument(
+        "--depth", type=int, metavar="N", help="maximum depth of the trees, 0 for no limit (default: 0)"
+    )
+    forest.add_argument("--seed", type=int, metavar="S", help="random seed (default: 0)")
     add_superpixels(edges)
     return edges
 

@@ -3,13 +3,11 @@
 // Nothing here depends on the number of threads but who does which job: jobs, the totals they add to and their order
 // in them are the same for any number, and so are the bits of the result.
 #include <stdlib.h>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 #include <cstring>
 
 #include "machine.h"
+#include "pages.h"
 
 namespace sfcnn {
 
@@ -21,12 +19,9 @@ class Memory {
 
    public:
     explicit Memory(std::size_t bytes = 0) {
-        constexpr std::size_t huge = std::size_t(2) << 20;
-        const std::size_t step = bytes < huge ? 64 : huge;
-        if (bytes && !(start = aligned_alloc(step, (bytes + step - 1) / step * step))) throw std::bad_alloc();
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-        if (bytes >= huge) madvise(start, (bytes + step - 1) / step * step, MADV_HUGEPAGE);
-#endif
+        const std::size_t step = bytes < huge_page ? 64 : huge_page, rounded = (bytes + step - 1) / step * step;
+        if (bytes && !(start = aligned_alloc(step, rounded))) throw std::bad_alloc();
+        prefer_huge_pages(start, rounded);
     }
     Memory(Memory&& other) noexcept : start(other.start) { other.start = nullptr; }
     Memory& operator=(Memory&& other) noexcept { return std::swap(start, other.start), *this; }
@@ -156,6 +151,9 @@ struct Call {
     }
 
     void forward(const void* features, const void* weights, void* result) const {
+        const std::size_t maps = std::size_t(problem.batch) * problem.out_channels * problem.orientations;
+        const int reach = 2 * problem.margin - problem.kernel_size + 1;
+        prefer_huge_pages(result, maps * (problem.height + reach) * (problem.width + reach) * problem.real_bytes);
         const Memory packed = pack(weights, false);
         std::vector<Job> all;
         for (const std::vector<Job>& phase : jobs) all.insert(all.end(), phase.begin(), phase.end());
@@ -167,6 +165,8 @@ struct Call {
 
     void backward(const void* gradient, const void* features, const void* weights, void* features_gradient,
                   void* kernel_gradient) const {
+        const std::size_t maps = std::size_t(problem.batch) * problem.channels * problem.orientations;
+        prefer_huge_pages(features_gradient, maps * problem.height * problem.width * problem.real_bytes);
         const Memory packed = pack(weights, true);
         std::size_t longest = 1;
         for (const std::vector<Job>& phase : jobs) longest = std::max(longest, phase.size());

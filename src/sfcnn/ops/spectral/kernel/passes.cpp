@@ -1,5 +1,6 @@
 // The C interface of the passes between convolutions: 0 if all went well, 1 if memory ran out, 2 without instructions.
 #include "machine.h"
+#include "pages.h"
 
 namespace sfcnn {
 namespace {
@@ -19,6 +20,9 @@ template <class Problem> int run(const Problem& problem, const std::function<voi
     }
     return 0;
 }
+
+std::size_t bytes(const Normalization& n) { return std::size_t(n.batch) * n.channels * n.pixels * n.real_bytes; }
+std::size_t bytes(const Halving& p) { return std::size_t(p.maps) * p.height * p.width * p.real_bytes; }
 
 int by_channel(const Normalization& n, const std::function<void(const Passes&, int channel)>& act) {
     const int threads = worthwhile(n.threads, double(n.batch) * n.channels * n.pixels);
@@ -40,6 +44,7 @@ int by_maps(const Halving& p, const std::function<void(const Passes&, int64_t fi
 
 // Features → max(0, batch norm), both (B, C, pixels); fills mean, inverse and variance.
 SFCNN_EXPORT int sfcnn_normalize_forward(const sfcnn::Normalization* n, const void* features, void* result) {
+    sfcnn::prefer_huge_pages(result, sfcnn::bytes(*n));
     return sfcnn::by_channel(*n, [&](const sfcnn::Passes& passes, int channel) {
         passes.normalize(*n, channel, features, result);
     });
@@ -48,6 +53,7 @@ SFCNN_EXPORT int sfcnn_normalize_forward(const sfcnn::Normalization* n, const vo
 // Fills the gradients of features, weight and bias, from the mean and inverse of the forward pass.
 SFCNN_EXPORT int sfcnn_normalize_backward(const sfcnn::Normalization* n, const void* gradient, const void* features,
                                           void* features_gradient, void* weight_gradient, void* bias_gradient) {
+    sfcnn::prefer_huge_pages(features_gradient, sfcnn::bytes(*n));
     return sfcnn::by_channel(*n, [&](const sfcnn::Passes& passes, int channel) {
         passes.normalize_adjoint(*n, channel, gradient, features, features_gradient, weight_gradient, bias_gradient);
     });
@@ -55,6 +61,7 @@ SFCNN_EXPORT int sfcnn_normalize_backward(const sfcnn::Normalization* n, const v
 
 // Features (maps, H, W) → result and corners (maps, H // 2, W // 2).
 SFCNN_EXPORT int sfcnn_halve_forward(const sfcnn::Halving* p, const void* features, void* result, uint8_t* corners) {
+    sfcnn::prefer_huge_pages(result, sfcnn::bytes(*p) / 4);
     return sfcnn::by_maps(*p, [&](const sfcnn::Passes& passes, int64_t first, int64_t last) {
         passes.halve(*p, first, last, features, result, corners);
     });
@@ -63,6 +70,7 @@ SFCNN_EXPORT int sfcnn_halve_forward(const sfcnn::Halving* p, const void* featur
 // Gradient and corners (maps, H // 2, W // 2) → gradient of the features (maps, H, W), all of it.
 SFCNN_EXPORT int sfcnn_halve_backward(const sfcnn::Halving* p, const void* gradient, const uint8_t* corners,
                                       void* features_gradient) {
+    sfcnn::prefer_huge_pages(features_gradient, sfcnn::bytes(*p));
     return sfcnn::by_maps(*p, [&](const sfcnn::Passes& passes, int64_t first, int64_t last) {
         passes.halve_adjoint(*p, first, last, gradient, corners, features_gradient);
     });

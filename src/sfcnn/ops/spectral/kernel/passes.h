@@ -127,40 +127,87 @@ void normalize_adjoint(const Normalization& n, int channel, const void* gradient
     });
 }
 
+// Eight pairs of pixels of a row, as vectors whatever the instruction set: a row of 14 pairs is two overlapping eights.
+template <class Real> struct Eight;
+template <> struct Eight<float> { typedef float type __attribute__((vector_size(32))); };
+template <> struct Eight<double> { typedef double type __attribute__((vector_size(64))); };
+typedef uint8_t EightBytes __attribute__((vector_size(8)));
+
+// Handed over by reference: how vectors are passed depends on the instruction set.
+template <class V, class T> inline void read_eight(const T* from, V& x) { __builtin_memcpy(&x, from, sizeof(V)); }
+
+// Visits all pairs of a row by eights, of which the last may overlap the one before; false if there are fewer than eight.
+template <class Visit> inline bool by_eights(Size count, Visit visit) {
+    if (count < 8) return false;
+    for (Size i = 0; i + 8 <= count; i += 8) visit(i);
+    if (count % 8) visit(count - 8);
+    return true;
+}
+
 // The maximum over 2×2 pixels and which of the corners 0 1 / 2 3 it is: the first of equal ones, the last NaN.
+template <class Number, class Corner> struct Maximum {
+    Number most;
+    Corner where;
+    void meet(const Number& x, int corner) {
+        const auto more = (x > most) | (x != x);
+        most = more ? x : most, where = more ? Corner{} + corner : where;
+    }
+};
+
 template <class Real>
 void halve(const Halving& p, int64_t first, int64_t last, const void* features, void* result, uint8_t* corners) {
+    using V = typename Eight<Real>::type;
+    using Whole = decltype(V{} > V{});  // whole numbers of the same size
     const Size height = p.height / 2, width = p.width / 2;
     for (Size row = first * height; row < last * height; row++) {
         const Real* above = static_cast<const Real*>(features) + (row / height * p.height + row % height * 2) * p.width;
         const Real* below = above + p.width;
-        Real* __restrict to = static_cast<Real*>(result) + row * width;
-        uint8_t* __restrict corner = corners + row * width;
-        for (Size i = 0; i < width; i++) {
-            Real most = above[2 * i];
-            uint8_t where = 0;
-            auto meet = [&](Real x, uint8_t number) {
-                const bool more = (x > most) | (x != x);
-                most = more ? x : most, where = more ? number : where;
-            };
-            meet(above[2 * i + 1], 1), meet(below[2 * i], 2), meet(below[2 * i + 1], 3);
-            to[i] = most, corner[i] = where;
+        Real* to = static_cast<Real*>(result) + row * width;
+        uint8_t* corner = corners + row * width;
+        const bool done = by_eights(width, [&](Size i) {
+            V a, b, c, d;
+            read_eight(above + 2 * i, a), read_eight(above + 2 * i + 8, b);
+            read_eight(below + 2 * i, c), read_eight(below + 2 * i + 8, d);
+            Maximum<V, Whole> found{__builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14), Whole{}};
+            found.meet(__builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15), 1);
+            found.meet(__builtin_shufflevector(c, d, 0, 2, 4, 6, 8, 10, 12, 14), 2);
+            found.meet(__builtin_shufflevector(c, d, 1, 3, 5, 7, 9, 11, 13, 15), 3);
+            const EightBytes where = __builtin_convertvector(found.where, EightBytes);
+            __builtin_memcpy(to + i, &found.most, sizeof(V)), __builtin_memcpy(corner + i, &where, sizeof where);
+        });
+        for (Size i = 0; i < width && !done; i++) {
+            Maximum<Real, int> found{above[2 * i], 0};
+            found.meet(above[2 * i + 1], 1), found.meet(below[2 * i], 2), found.meet(below[2 * i + 1], 3);
+            to[i] = found.most, corner[i] = static_cast<uint8_t>(found.where);
         }
     }
 }
 
-// Every pixel is written once: the gradient at the corner of the maximum, zero at the others and beyond the last pair.
+// Every pixel is written: the gradient at the corner of the maximum, zero at the others and beyond the last pair.
 template <class Real>
 void halve_adjoint(const Halving& p, int64_t first, int64_t last, const void* gradient, const uint8_t* corners,
                    void* features_gradient) {
+    using V = typename Eight<Real>::type;
+    using Whole = decltype(V{} > V{});
     const Size height = p.height / 2, width = p.width / 2;
     for (Size map = first; map < last; map++)
         for (Size row = 0; row < p.height; row++) {
-            Real* __restrict to = static_cast<Real*>(features_gradient) + (map * p.height + row) * p.width;
+            Real* to = static_cast<Real*>(features_gradient) + (map * p.height + row) * p.width;
             const Size pairs = row < 2 * height ? width : 0, from = (map * height + row / 2) * width;
             const Real* g = static_cast<const Real*>(gradient) + from;
-            const uint8_t *corner = corners + from, left = row % 2 * 2, right = left + 1;
-            for (Size i = 0; i < pairs; i++) {
+            const uint8_t* corner = corners + from;
+            const int left = row % 2 * 2, right = left + 1;
+            const bool done = by_eights(pairs, [&](Size i) {
+                V numbers;
+                EightBytes bytes;
+                read_eight(g + i, numbers), read_eight(corner + i, bytes);
+                const Whole where = __builtin_convertvector(bytes, Whole);
+                const V a = where == left ? numbers : V{}, b = where == right ? numbers : V{};
+                const V both[2] = {__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11),
+                                   __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)};
+                __builtin_memcpy(to + 2 * i, both, sizeof both);
+            });
+            for (Size i = 0; i < pairs && !done; i++) {
                 to[2 * i] = corner[i] == left ? g[i] : Real(0);
                 to[2 * i + 1] = corner[i] == right ? g[i] : Real(0);
             }
