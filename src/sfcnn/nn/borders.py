@@ -19,6 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sfcnn.ops.passes import blurred_maximum, is_covered
+
 
 def disk(maps: Tensor, radius: float = 1.0, edge: float = 1.0) -> Tensor:
     """The disk m(x) = clip((R − |x|) / edge + ½, 0, 1) about the centre of maps (…, H, W): a tensor (H, W) like them.
@@ -110,6 +112,8 @@ class MaxBlurPool(nn.Module):
             raise ValueError(
                 f"MaxBlurPool expects (B, C, Λ, H, W) or (B, C, H, W) of at least 2×2 pixels, got {tuple(maps.shape)}"
             )
+        if is_covered(maps):
+            return blurred_maximum(maps)
         return max_blur_pool(maps.flatten(1, -3), self.taps).unflatten(1, maps.shape[1:-2])
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from sfcnn.nn import MaxBlurPool
 from sfcnn.ops import ENGINES, Atoms, Geometry, Padding, sample_atoms
 from sfcnn.ops.spectral.kernel import Problem, build
 from sfcnn.ops.spectral.kernel.build import SOURCES
@@ -66,7 +68,24 @@ class Case:
         atoms, margin = self.atoms(), Geometry(self.kernel_size, padding=self.padding).margin
         options = kernel, atoms.filters, list(atoms.frequencies), [1, margin, 1]
         result = torch.ops.sfcnn.spectral_group(features, *options)
-        return [result, *torch.ops.sfcnn.spectral_group_backward(gradient, features, *options, True)]
+        gradients = torch.ops.sfcnn.spectral_group_backward(gradient, features, *options, True)
+        return [result, *gradients, *self.expected_of_passes(features)]
+
+    def expected_of_passes(self, features: Tensor) -> list[Tensor]:
+        """Results and gradients of the passes between convolutions, where each result is its own gradient."""
+        if min(self.size) < 2:
+            return []
+        found = []
+        layers = (
+            lambda x: F.batch_norm(x, None, None, training=True).relu(),
+            lambda x: F.max_pool3d(x, (1, 2, 2)),
+            MaxBlurPool().to(self.dtype),
+        )
+        for layer in layers:
+            given = features.clone().requires_grad_()
+            result = layer(given)
+            found += [result.detach(), *torch.autograd.grad(result, given, result.detach())]
+        return found
 
     def write(self, path: Path) -> None:
         """The file that the program reads."""
@@ -90,7 +109,7 @@ class Case:
             "harmonics": len(tables.rings),
         }
         names = [name for name, *_ in Problem._fields_]
-        assert names == [*numbers, *vars(tables)]
+        assert names == [*numbers, *vars(tables), "scale", "shift"]  # the last two are null
         blocks = [torch.tensor(list(numbers.values()), dtype=torch.int32), *vars(tables).values(), *self.arguments()]
         with path.open("wb") as file:
             for block in blocks:
@@ -100,8 +119,10 @@ class Case:
     def read(self, path: Path) -> list[Tensor]:
         """The file that the program has written."""
         features, kernel, gradient = self.arguments()
+        halved = features[..., : self.size[0] // 2, : self.size[1] // 2]
+        passes = (features, features, halved, features, halved, features) if min(self.size) > 1 else ()
         data, found = path.read_bytes(), []
-        for like in (gradient, features, kernel):
+        for like in (gradient, features, kernel, *passes):
             size, data = int.from_bytes(data[:8], "little"), data[8:]
             found.append(torch.frombuffer(bytearray(data[:size]), dtype=self.dtype).view(like.shape))
             data = data[size:]

@@ -2,6 +2,7 @@
 //
 // Only what lies in the namespace of the instruction set may be called here: a function shared with other sources could
 // be the one compiled for the wrong machine.
+#include "blur.h"
 #include "maps.h"
 #include "mixing.h"
 #include "passes.h"
@@ -95,7 +96,7 @@ template <class Real> constexpr Kernel make_kernel() {
         [](const void* plan, const void* totals, int count, int m, void* gradient) {
             Mixing<Real>{*P(plan)}.collect(C(totals), count, m, static_cast<Real*>(gradient));
         },
-        {normalize<Real>, normalize_adjoint<Real>, halve<Real>, halve_adjoint<Real>},
+        {normalize<Real>, normalize_adjoint<Real>, halve<Real>, halve_adjoint<Real>, blur<Real>, blur_adjoint<Real>},
     };
 }
 

@@ -65,6 +65,10 @@ class Library:
         self.halve_forward.argtypes = [halving, *[pointer] * 3]
         self.halve_backward = library.sfcnn_halve_backward
         self.halve_backward.argtypes = [halving, *[pointer] * 3]
+        self.blur_forward = library.sfcnn_blur_forward
+        self.blur_forward.argtypes = [halving, *[pointer] * 3]
+        self.blur_backward = library.sfcnn_blur_backward
+        self.blur_backward.argtypes = [halving, *[pointer] * 3]
 
     def instruction_sets(self) -> tuple[str, ...]:
         """Those that this machine can run."""

@@ -39,6 +39,11 @@ int by_maps(const Halving& p, const std::function<void(const Passes&, int64_t fi
     });
 }
 
+// Room for the rows of the blurred maximum, of which every task has its own.
+std::vector<char> blur_memory(const Halving& p) {
+    return std::vector<char>(std::size_t(blur_rows) * (p.width + 2 * blur_room) * p.real_bytes);
+}
+
 }  // namespace
 }  // namespace sfcnn
 
@@ -73,5 +78,22 @@ SFCNN_EXPORT int sfcnn_halve_backward(const sfcnn::Halving* p, const void* gradi
     sfcnn::prefer_huge_pages(features_gradient, sfcnn::bytes(*p));
     return sfcnn::by_maps(*p, [&](const sfcnn::Passes& passes, int64_t first, int64_t last) {
         passes.halve_adjoint(*p, first, last, gradient, corners, features_gradient);
+    });
+}
+
+// Features (maps, H, W) → result (maps, H // 2, W // 2) and, unless it is null, corners (maps, H − 1, W − 1).
+SFCNN_EXPORT int sfcnn_blur_forward(const sfcnn::Halving* p, const void* features, void* result, uint8_t* corners) {
+    sfcnn::prefer_huge_pages(result, sfcnn::bytes(*p) / 4);
+    return sfcnn::by_maps(*p, [&](const sfcnn::Passes& passes, int64_t first, int64_t last) {
+        passes.blur(*p, first, last, features, result, corners, sfcnn::blur_memory(*p).data());
+    });
+}
+
+// Gradient (maps, H // 2, W // 2) and corners (maps, H − 1, W − 1) → gradient of the features (maps, H, W), all of it.
+SFCNN_EXPORT int sfcnn_blur_backward(const sfcnn::Halving* p, const void* gradient, const uint8_t* corners,
+                                     void* features_gradient) {
+    sfcnn::prefer_huge_pages(features_gradient, sfcnn::bytes(*p));
+    return sfcnn::by_maps(*p, [&](const sfcnn::Passes& passes, int64_t first, int64_t last) {
+        passes.blur_adjoint(*p, first, last, gradient, corners, features_gradient, sfcnn::blur_memory(*p).data());
     });
 }

@@ -136,6 +136,25 @@ typedef uint8_t EightBytes __attribute__((vector_size(8)));
 // Handed over by reference: how vectors are passed depends on the instruction set.
 template <class V, class T> inline void read_eight(const T* from, V& x) { __builtin_memcpy(&x, from, sizeof(V)); }
 
+// The even and the odd ones of sixteen numbers, and back. GCC had no shuffles of constant order before version 12.
+#if defined(__clang__) || __GNUC__ >= 12
+template <class V> inline void part(const V& a, const V& b, V& even, V& odd) {
+    even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+    odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+}
+template <class V> inline void interleave(const V& even, const V& odd, V* both) {
+    both[0] = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+    both[1] = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+#else
+template <class V> inline void part(const V& a, const V& b, V& even, V& odd) {
+    for (int i = 0; i < 4; i++) even[i] = a[2 * i], even[4 + i] = b[2 * i], odd[i] = a[2 * i + 1], odd[4 + i] = b[2 * i + 1];
+}
+template <class V> inline void interleave(const V& even, const V& odd, V* both) {
+    for (int i = 0; i < 8; i++) both[i / 4][i % 4 * 2] = even[i], both[i / 4][i % 4 * 2 + 1] = odd[i];
+}
+#endif
+
 // Visits all pairs of a row by eights, of which the last may overlap the one before; false if there are fewer than eight.
 template <class Visit> inline bool by_eights(Size count, Visit visit) {
     if (count < 8) return false;
@@ -168,10 +187,10 @@ void halve(const Halving& p, int64_t first, int64_t last, const void* features, 
             V a, b, c, d;
             read_eight(above + 2 * i, a), read_eight(above + 2 * i + 8, b);
             read_eight(below + 2 * i, c), read_eight(below + 2 * i + 8, d);
-            Maximum<V, Whole> found{__builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14), Whole{}};
-            found.meet(__builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15), 1);
-            found.meet(__builtin_shufflevector(c, d, 0, 2, 4, 6, 8, 10, 12, 14), 2);
-            found.meet(__builtin_shufflevector(c, d, 1, 3, 5, 7, 9, 11, 13, 15), 3);
+            V even, odd;
+            part(a, b, even, odd);
+            Maximum<V, Whole> found{even, Whole{}};
+            found.meet(odd, 1), part(c, d, even, odd), found.meet(even, 2), found.meet(odd, 3);
             const EightBytes where = __builtin_convertvector(found.where, EightBytes);
             __builtin_memcpy(to + i, &found.most, sizeof(V)), __builtin_memcpy(corner + i, &where, sizeof where);
         });
@@ -203,8 +222,8 @@ void halve_adjoint(const Halving& p, int64_t first, int64_t last, const void* gr
                 read_eight(g + i, numbers), read_eight(corner + i, bytes);
                 const Whole where = __builtin_convertvector(bytes, Whole);
                 const V a = where == left ? numbers : V{}, b = where == right ? numbers : V{};
-                const V both[2] = {__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11),
-                                   __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)};
+                V both[2];
+                interleave(a, b, both);
                 __builtin_memcpy(to + 2 * i, both, sizeof both);
             });
             for (Size i = 0; i < pairs && !done; i++) {

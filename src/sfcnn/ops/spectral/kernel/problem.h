@@ -47,12 +47,15 @@ struct Normalization {
     void *mean, *inverse, *variance;  // (C): of the batch; `inverse` is 1 / √(var + eps), `variance` the unbiased one
 };
 
-// The maximum over 2×2 pixels of so many maps.
+// The maximum over 2×2 pixels, or the blurred one, of so many maps.
 struct Halving {
     int32_t real_bytes, instruction_set, threads;  // as above
     int32_t height, width;
     int64_t maps;
 };
+
+// Memory that the blurred maximum needs beside its arguments: so many rows, with room at both ends for a vector.
+constexpr int blur_rows = 9, blur_room = 32;
 
 // Passes over memory between convolutions, by one channel or some maps at a time.
 struct Passes {
@@ -62,6 +65,10 @@ struct Passes {
     void (*halve)(const Halving&, int64_t first, int64_t last, const void* features, void* result, uint8_t* corners);
     void (*halve_adjoint)(const Halving&, int64_t first, int64_t last, const void* gradient, const uint8_t* corners,
                           void* features_gradient);
+    void (*blur)(const Halving&, int64_t first, int64_t last, const void* features, void* result, uint8_t* corners,
+                 void* memory);
+    void (*blur_adjoint)(const Halving&, int64_t first, int64_t last, const void* gradient, const uint8_t* corners,
+                         void* features_gradient, void* memory);
 };
 
 // The code of one instruction set in one precision. A plan is made from the problem and read by all threads.
