@@ -1,11 +1,11 @@
-# Each target sets up all it needs: a virtual environment in .venv with the tested versions of constraints.txt.
+# Each target sets up what it needs: a virtual environment in .venv with the tested versions of constraints.txt.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 ESCNN := .venv-escnn
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-# One file of tests per process: fixtures of a file, such as trained runs, are made once.
+# One test file per process, so that its fixtures, such as trained runs, are created once.
 PYTEST = $(BIN)/pytest --numprocesses logical --maxprocesses 8 --dist loadfile
 
 .PHONY: demo test test-all package bench bench-escnn lint types docs notebooks pytest format clean
@@ -13,22 +13,22 @@ PYTEST = $(BIN)/pytest --numprocesses logical --maxprocesses 8 --dist loadfile
 demo: $(VENV)/.demo ## train on upright digits, test on rotated ones
 	$(BIN)/sfcnn demo --out demo-results
 
-test: lint types docs pytest ## lint, types, the documentation and the whole test suite
+test: lint types docs pytest ## lint, types, documentation and the full test suite
 
-# Beside `make test`: the tests marked slow (long training, processes killed while they save, a file system without room,
-# wheel and sdist in an empty environment, which needs a package index) and five times as many fuzzed cases, drawn anew.
+# In addition to `make test`: the tests marked slow (long training, processes killed while saving, a full file system,
+# wheel and sdist in an empty environment, which needs a package index) and five times as many fuzzed cases, newly drawn.
 test-all: lint types docs ## make test and the slow tests
 	SFCNN_FUZZ=5 $(PYTEST) -m ''
 
-package: $(VENV)/.dev ## wheel and sdist in dist, installed into an empty environment and tried there
+package: $(VENV)/.dev ## wheel and sdist in dist, installed and tested in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist
 	SFCNN_DIST=dist $(BIN)/pytest -m slow tests/test_packaging.py
 
-bench: $(VENV)/.dev bench-escnn ## times and memory, beside escnn (BENCH='--only mnist' for a part, see benchmarks/README.md)
+bench: $(VENV)/.dev bench-escnn ## time and memory, compared with escnn (BENCH='--only mnist' for a part, see benchmarks/README.md)
 	$(BIN)/python benchmarks/speed.py --peer $(ESCNN)/bin/python $(BENCH)
 
-bench-escnn: ## the environment of escnn; without a Fortran compiler the benchmark goes on without it
+bench-escnn: ## the environment of escnn; without a Fortran compiler the benchmark continues without it
 	@sh benchmarks/setup_escnn.sh $(PYTHON) $(ESCNN)
 
 lint: $(VENV)/.dev
@@ -39,14 +39,14 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-# Not --quiet: it would keep warnings from --strict.
-docs: $(VENV)/.dev ## the documentation as a site in build/docs; a warning is an error
+# Without --quiet, which would hide warnings from --strict.
+docs: $(VENV)/.dev ## the documentation site in build/docs; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-notebooks: $(VENV)/.dev ## run both notebooks and save what they show
+notebooks: $(VENV)/.dev ## run both notebooks and save their outputs
 	$(BIN)/jupyter execute --inplace docs/notebooks/*.ipynb
 
-# Once with the compiled kernel, if there is one, and what computes convolutions once more without it.
+# Once with the compiled kernel, if available, and the tests of convolutions again without it.
 pytest: $(VENV)/.dev
 	$(PYTEST)
 	SFCNN_KERNEL=0 $(PYTEST) tests/ops tests/nn
@@ -66,11 +66,11 @@ $(BIN)/pip:
 KERNEL := hatch_build.py $(wildcard src/sfcnn/ops/spectral/kernel/*)
 
 $(VENV)/.demo: $(BIN)/pip pyproject.toml constraints.txt $(filter-out %.so %__pycache__,$(KERNEL))
-	@echo "Installing sfcnn and what the demo needs into $(VENV) ..."
+	@echo "Installing sfcnn and the requirements of the demo into $(VENV) ..."
 	$(INSTALL) '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/pip pyproject.toml constraints.txt $(filter-out %.so %__pycache__,$(KERNEL))
-	@echo "Installing sfcnn and what the tests need into $(VENV) ..."
+	@echo "Installing sfcnn and the requirements of the tests into $(VENV) ..."
 	$(INSTALL) '.[dev]'
 	@touch $@ $(VENV)/.demo

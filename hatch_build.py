@@ -1,7 +1,7 @@
 """Compile the kernel when sfcnn is installed or a wheel is built.
 
-Without a C++ compiler sfcnn installs all the same, says so in one line, and computes by PyTorch alone. SFCNN_KERNEL=0
-leaves the kernel out on purpose.
+Without a C++ compiler, sfcnn still installs, with a one-line warning, and computes with PyTorch only. SFCNN_KERNEL=0
+skips the kernel deliberately.
 """
 
 import os
@@ -14,14 +14,14 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 KERNEL = Path("src/sfcnn/ops/spectral/kernel")
-#: Processors by their number in the header of an ELF file.
+#: Processor names by their number in the header of an ELF file.
 MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
 def platform_tag(library: Path) -> str:
-    """Where a wheel with this library works: "manylinux_2_28_x86_64" if it needs glibc 2.28 and nothing else.
+    """The platform tag of a wheel with this library: "manylinux_2_28_x86_64" if it needs only glibc 2.28.
 
-    That is what PEP 600 asks for. A library that needs the compiler's own runtime is for this kind of system only.
+    As required by PEP 600. A library that needs the compiler's own runtime gets the tag of this system.
     """
     data = library.read_bytes()
     versions = [(int(major), int(minor)) for major, minor in re.findall(rb"\0GLIBC_(\d+)\.(\d+)", data)]
@@ -33,21 +33,21 @@ def platform_tag(library: Path) -> str:
 
 
 class KernelHook(BuildHookInterface[Any]):
-    """Puts the compiled library beside its sources and into the wheel, which is then one for this kind of machine."""
+    """Puts the compiled library next to its sources and into the wheel, which then becomes platform-specific."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called before a wheel is built, also for an editable installation."""
+        """Called before a wheel is built, also for an editable install."""
         directory = Path(self.root) / KERNEL
         library: Path | None = None
-        reason = "since SFCNN_KERNEL=0"
+        reason = "because SFCNN_KERNEL=0"
         if os.environ.get("SFCNN_KERNEL") != "0":
             library = runpy.run_path(str(directory / "build.py"))["build"]()
-            reason = "for want of a C++ compiler that works"
+            reason = "because no working C++ compiler was found"
         for other in directory.glob("*.so"):
             if other != library:
-                other.unlink()  # of older sources
+                other.unlink()  # built from older sources
         if library is None:
-            self.app.display_warning(f"sfcnn: installed without its compiled kernel, {reason}; PyTorch does its work")
+            self.app.display_warning(f"sfcnn: installed without its compiled kernel, {reason}; using PyTorch only")
             return
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform_tag(library)}"

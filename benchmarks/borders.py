@@ -1,15 +1,15 @@
-"""What borders and pooling cost a classifier on turned digits and on larger canvases.
+"""How borders and pooling affect a classifier on rotated digits and on larger canvases.
 
-    SFCNN_DATA=data python benchmarks/borders.py                       # all variants, about 75 s of one thread each
+    SFCNN_DATA=data python benchmarks/borders.py                       # all variants, about 75 s each on one thread
     SFCNN_DATA=data python benchmarks/borders.py --variants disk-blur --seeds 0
 
-Networks of Λ = 8 with half the paper's channels learn from 1,500 upright digits. 1,000 test digits are turned by 0°,
-15°, …, 75°: quarter turns are exact, so these stand for all of 24 angles. The same digits are also put on black
+Networks with Λ = 8 and half the paper's channels are trained on 1,500 upright digits. 1,000 test digits are rotated by
+0°, 15°, …, 75°: quarter turns are exact, so these represent all 24 angles. The same digits are also placed on black
 canvases of 40 pixels instead of 28, in the middle and 6 pixels off it. The centre of mass of MNIST's digits is half a
-pixel below and to the right of the middle of the image, and a network that notices can tell a 6 from a 9 at any angle:
-so errors are also counted without these two, and upright digits are also tested half a pixel and a pixel off. Features
-of digits turned by 45° are compared with turned features, layer by layer. Results are added to results/borders.json;
-what is there already is not measured again, unless it is of a time when less was.
+pixel below and to the right of the middle of the image, and a network that uses this can tell a 6 from a 9 at any
+angle. Errors are therefore also counted without these two, and upright digits are also tested half a pixel and a pixel
+off. Features of digits rotated by 45° are compared with rotated features, layer by layer. Results are added to
+results/borders.json; existing ones are not measured again, unless they are incomplete, from an older version.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from sfcnn.train.config import OptimizationConfig
 
 RESULTS = Path(__file__).parent / "results" / "borders.json"
 
-#: Border, pooling and moves of the training images by name.
+#: Border, pooling and shifts of the training images, by name.
 VARIANTS = {
     "none": ("none", "max", 0),
     "none-blur": ("none", "blur", 0),
@@ -48,7 +48,7 @@ VARIANTS = {
     "background": ("background", "max", 0),
     "background-blur": ("background", "blur", 0),
 }
-#: Margins of canvases around the digits: left, right, top, bottom.
+#: Margins of the canvases around the digits: left, right, top, bottom.
 CANVASES = {"centred": (6, 6, 6, 6), "moved": (12, 0, 0, 12)}
 IMAGES = ImagesConfig(dataset="mnist", train_images=1500, validation_images=200)
 OPTIMIZATION = OptimizationConfig(epochs=4, batch_size=20, learning_rate=0.003, schedule="cosine")
@@ -67,14 +67,14 @@ def measure(variant: str, basis: str, seed: int, kind: str = "steerable") -> dic
         trained = time.process_time() - start
         net = load(Path(directory) / "run", "cpu").network
     test = first_images(load_splits(IMAGES, None).test, TEST_IMAGES, "test images")
-    # A plain network is not the same at quarter turns.
+    # A plain network is not invariant to quarter turns.
     angles = even_degrees(24)[: 6 if kind == "steerable" else 24]
     turned = evaluate(net, test, DIGITS, angles)
     others = {
         name: evaluate(net, LabelledImages(F.pad(test.images, margins), test.labels), DIGITS)
         for name, margins in CANVASES.items()
     }
-    # To the upper left, against the offset of the digits: by half of it they are in the middle, by 1 it is reversed.
+    # To the upper left, against the offset of the digits: by ½ they are centred, by 1 the offset is reversed.
     off = {
         str(pixels): evaluate(net, LabelledImages(_moved(test.images, -pixels), test.labels), DIGITS)
         for pixels in (0.5, 1)
@@ -93,9 +93,10 @@ def measure(variant: str, basis: str, seed: int, kind: str = "steerable") -> dic
 
 @torch.no_grad()
 def layer_errors(net: nn.Sequential, images: Tensor, angle: float = math.pi / 4) -> list[dict[str, Any]]:
-    """‖f(ρx) − ρf(x)‖ / ‖ρf(x)‖ of every layer, within three quarters of the disk, where turned maps are known.
+    """‖f(ρx) − ρf(x)‖ / ‖ρf(x)‖ of every layer, within three quarters of the disk, where rotated maps are known.
 
-    "own" is of the layer alone, which gets the turned features of the layers before it; "all" of all up to it.
+    "own" is the error of the layer alone, given the rotated features of the layers before it; "all" that of all layers
+    up to it.
     """
     features, turned = as_fraction(images), rotate(as_fraction(images), angle, "bicubic")
     alone, errors = turned, []
@@ -110,14 +111,14 @@ def layer_errors(net: nn.Sequential, images: Tensor, angle: float = math.pi / 4)
 
 
 def _without_6_9(found: Evaluation) -> list[float]:
-    """Errors (%) at each angle on the digits that are neither 6 nor 9, whatever they are taken for."""
+    """Errors (%) at each angle on the digits that are neither 6 nor 9, whatever is predicted."""
     kept = found.counts[:, [digit for digit in range(10) if digit not in (6, 9)]]
     wrong = kept.sum((1, 2)) - found.counts.diagonal(dim1=1, dim2=2)[:, [0, 1, 2, 3, 4, 5, 7, 8]].sum(1)
     return (100 * wrong / kept.sum((1, 2))).tolist()
 
 
 def _moved(images: Tensor, pixels: float) -> Tensor:
-    """Images moved down and to the right, resampled as turned ones are."""
+    """Images shifted down and to the right, resampled like rotated ones."""
     images = as_fraction(images)
     offset = -2 * pixels / images.shape[-1]  # the grid has sides of length 2
     matrix = torch.tensor([[1, 0, offset], [0, 1, offset]]).expand(len(images), 2, 3)
@@ -126,7 +127,7 @@ def _moved(images: Tensor, pixels: float) -> Tensor:
 
 
 def main() -> None:
-    """Measure what was asked for and is not in the results yet."""
+    """Measure what is requested and not yet in the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--bases", nargs="+", default=["averaged"])

@@ -1,15 +1,15 @@
-"""What torch.compile and bfloat16 change: training steps and inference of two networks, beside eager float32.
+"""The effect of torch.compile and bfloat16: training steps and inference of two networks, compared with eager float32.
 
     python benchmarks/compile.py --out benchmarks/results/compile.json
-    python benchmarks/compile.py --quick     # small networks and one repeat: does it run?
+    python benchmarks/compile.py --quick     # small networks and one repeat, to check that it runs
 
-A training step is forward, backward and Adam on random images, with the network compiled and the optimiser not;
-inference is forward without gradients in eval mode. bfloat16 is autocast: weights and filters stay float32. Inference
-also has "plain", the exported network of `sfcnn.export.to_plain`, whose filters are built: a compiled model builds its
-filters in every call, an eager one keeps them. The compiler is inductor if there is a C++ compiler, else aot_eager,
-which only traces. All forms of a case take turns, so that a change in the machine's speed meets all of them. A repeat
-is one step, or the mean of as many short ones as fill 0.2 s; times are medians of the repeats, with the least and the
-greatest beside them, and ratios are of the medians of one run. The first call compiles; its time is reported apart.
+A training step is forward, backward and Adam on random images; only the network is compiled, not the optimiser.
+Inference is forward without gradients in eval mode. bfloat16 means autocast: weights and filters stay float32.
+Inference also includes "plain", the network exported by `sfcnn.export.to_plain`, whose filters are prebuilt: a compiled
+model builds its filters in every call, an eager one caches them. The compiler is inductor if there is a C++ compiler,
+else aot_eager, which only traces. All forms of a case take turns, so that changes in the machine's speed affect all of
+them. A repeat is one step, or the mean of as many short ones as fill 0.2 s; times are medians of the repeats, with
+minimum and maximum, and ratios are of the medians of one run. The first call compiles; its time is reported separately.
 """
 
 import argparse
@@ -73,12 +73,12 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def find_compiler() -> str:
-    """Inductor compiles C++; without a compiler graphs are traced and run as they are."""
+    """Inductor compiles C++; without a C++ compiler, graphs are only traced."""
     return "inductor" if shutil.which(os.environ.get("CXX", "g++")) else "aot_eager"
 
 
 def loss_of(outputs: Tensor) -> Tensor:
-    """A loss with made-up targets, in float32."""
+    """A loss with artificial targets, in float32."""
     outputs = outputs.float()
     if outputs.dim() == 2:
         return F.cross_entropy(outputs, torch.arange(len(outputs)) % outputs.shape[1])
@@ -125,7 +125,7 @@ def make_forms(net: nn.Module, images: Tensor, mode: str, compiler: str) -> dict
 
 
 def measure(case: Case, engine: str, mode: str, compiler: str, repeats: int) -> dict[str, Any]:
-    """Seconds of each form, in turns."""
+    """Seconds of each form; the forms take turns."""
     torch.manual_seed(0)
     torch.compiler.reset()
     net, images = case.make(engine), torch.rand(case.shape)
@@ -154,29 +154,29 @@ def measure(case: Case, engine: str, mode: str, compiler: str, repeats: int) -> 
 
 
 def describe(result: dict[str, Any]) -> str:
-    """A few lines on one comparison: milliseconds an image with extremes, and how many times as fast as eager."""
+    """A few lines on one comparison: milliseconds per image with extremes, and speed relative to eager."""
     batch = result["images"][0]
     lines = [f"{result['case']}, batch {batch}, engine {result['engine']}, {result['mode']}"]
     for name, median in result["seconds"].items():
         low, high = (1e3 * extreme(result["all_seconds"][name]) / batch for extreme in (min, max))
         lines.append(
-            f"  {name:26}{1e3 * median / batch:9.2f} ms an image ({low:.2f} … {high:.2f})"
+            f"  {name:26}{1e3 * median / batch:9.2f} ms per image ({low:.2f} … {high:.2f})"
             f"{result['eager_over'][name]:7.2f}×   first call {result['first_call_seconds'][name]:.1f} s"
         )
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Measure, print and, if asked, write."""
+    """Measure, print and, on request, write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7, help="of each form (default %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="of torch (default %(default)s)")
     parser.add_argument("--compiler", default=find_compiler(), help="of torch.compile (here %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small networks and one repeat, to see that all runs")
+    parser.add_argument("--quick", action="store_true", help="small networks and one repeat, to check that it runs")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    warnings.simplefilter("ignore", DeprecationWarning)  # of inductor's own imports
+    warnings.simplefilter("ignore", DeprecationWarning)  # from inductor's own imports
     results = []
     for case in QUICK if arguments.quick else CASES:
         for engine in ENGINES[:1] if arguments.quick else ENGINES:
@@ -185,7 +185,7 @@ def main() -> None:
                 results.append(measure(case, engine, mode, arguments.compiler, repeats))
                 print(describe(results[-1]), flush=True)
     if arguments.quick:
-        print("A quick run: no number in it says anything about speed.")
+        print("Quick run: these numbers say nothing about speed.")
     if arguments.out:
         values = {
             "compiler": arguments.compiler,

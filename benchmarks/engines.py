@@ -1,11 +1,11 @@
-"""How fast each engine is over many shapes, the prices of `sfcnn.ops.cost` fitted to it, and a check of the choices.
+"""Time each engine on many shapes, fit the prices of `sfcnn.ops.cost`, and check the resulting choices.
 
     python benchmarks/engines.py measure --out FILE [--shapes 60] [--seed 0]     time all engines
     python benchmarks/engines.py fit FILE                                         print PRICES
-    python benchmarks/engines.py check FILE                                       how far auto is from the best
+    python benchmarks/engines.py check FILE                                       compare auto with the best
 
-Shapes are drawn at random: Λ 1 … 32, kernels 3 … 11, maps 7 … 160, channels 1 … 64, batch 1 … 64, up to a bound on the
-work. Fit and check on files of different seeds. `measure` can be interrupted and goes on where it stopped.
+Shapes are drawn at random: Λ 1 … 32, kernels 3 … 11, maps 5 … 160, channels 1 … 64, batch 1 … 64, up to a limit on the
+work. Fit and check on files with different seeds. `measure` can be interrupted and resumes where it stopped.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import least_squares
 from torch import Tensor
 
 from sfcnn import GroupConv2d
@@ -35,20 +35,21 @@ Array = NDArray[np.float64]
 
 MODES = ("training", "evaluation")
 LARGEST_WORK = 1.5e10  # multiply-adds of the direct engine
+LARGEST_FILTERS = 5e7  # numbers of its filters
 LARGEST_RESPONSES = 1.2e8  # numbers that the atomic engine keeps
 
-# What one unit of work costs at the least, in nanoseconds: a call of an operator of PyTorch, a multiply-add of a matrix
-# product at the machine's peak (benchmarks/results/roofline.json), and a number that is read and written in memory. A
-# part of the compiled kernel may be hidden behind another one.
-LEAST = {"call": 1e4, "product": 1 / 150, "number": 0.1, "part": 5e-4}
+# Minimal cost of one unit of work, in nanoseconds: a call of a PyTorch operator, a multiply-add of a matrix product at
+# the machine's peak (benchmarks/results/roofline.json), and reading and writing a number in memory. A part of the
+# compiled kernel may overlap with another one. Numbers beyond the caches cost more.
+LEAST = {"call": 1e4, "product": 1 / 300, "number": 0.1, "part": 5e-4, "more": 1e-3}
 #: The kinds of work that `sfcnn.ops.cost.work` counts, in its order.
 KINDS = {
-    "direct": ("call", "product", "number", "number"),
-    "atomic": ("call", "product", "number", "product", "number", "number"),
+    "direct": ("call", "product", "number", "more", "number", "more"),
+    "atomic": ("call", "product", "number", "more", "product", "number", "number"),
     "spectral": ("call", "call", "product", "number", "product", "number", "number", "number"),
     "compiled": ("call", *["part"] * 6, "number", "number"),
 }
-#: The engines that are timed, each with the setting of the compiled kernel that it needs.
+#: The engines to time, each with its setting of the compiled kernel.
 TIMED = {
     "compiled": ("spectral", ""),
     "spectral": ("spectral", "0"),
@@ -61,37 +62,41 @@ HOPELESS = 4.0  # an engine this many times slower than the best at its first ca
 def draw_shape(rng: random.Random) -> dict[str, Any]:
     """A random shape within the bounds."""
     while True:
-        shape = {
+        shape: dict[str, Any] = {
             "batch": rng.choice([1, 2, 4, 8, 16, 32, 64]),
             "in_channels": rng.choice([1, 2, 4, 8, 12, 16, 24, 32, 48, 64]),
             "out_channels": rng.choice([1, 2, 4, 8, 12, 16, 24, 32, 48, 64]),
             "orientations": rng.choice([1, 2, 3, 4, 6, 8, 12, 16, 17, 24, 32]),
             "kernel_size": rng.choice([3, 5, 7, 9, 11]),
-            "size": rng.choice([7, 10, 14, 20, 28, 40, 56, 80, 112, 160]),
+            "size": rng.choice([5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160]),
             "basis": rng.choice(["bandlimited", "bandlimited", "paper"]),
+            "padding": rng.choice(["same", "same", "valid"]),
         }
+        if shape["padding"] == "valid" and shape["size"] < shape["kernel_size"]:
+            continue
         problem = to_problem(shape)
         amounts = work(problem)
-        if amounts["direct"][1] <= LARGEST_WORK and amounts["atomic"][2] <= LARGEST_RESPONSES:
+        small = amounts["direct"][1] <= LARGEST_WORK and amounts["atomic"][2] <= LARGEST_RESPONSES
+        if small and amounts["direct"][3] <= LARGEST_FILTERS:
             return shape
 
 
 def to_layer(shape: dict[str, Any], engine: str) -> GroupConv2d:
-    """The layer that a shape describes."""
+    """The layer for a shape."""
     sizes = (shape["in_channels"], shape["out_channels"], shape["kernel_size"], shape["orientations"])
-    return GroupConv2d(*sizes, padding="same", basis=shape["basis"], engine=engine, bias=False)
+    return GroupConv2d(*sizes, padding=shape.get("padding", "same"), basis=shape["basis"], engine=engine, bias=False)
 
 
 def to_problem(shape: dict[str, Any]) -> Problem:
     """The same for the cost model."""
     layer = to_layer(shape, "direct")
-    geometry = Geometry(shape["kernel_size"], padding="same")
+    geometry = Geometry(shape["kernel_size"], padding=shape.get("padding", "same"))
     sizes = (shape["batch"], layer.in_channels, layer.out_channels, layer.orientations, layer.basis.size)
     return Problem(*sizes, shape["size"], shape["size"], geometry)
 
 
 def timed(run: Callable[[], object], limit: float) -> float:
-    """Seconds of a call, the median of several after a warm-up; one call if it takes longer than the limit."""
+    """Seconds per call: the median of several after a warm-up; a single call if it exceeds the limit."""
     start = time.perf_counter()
     run()
     first = time.perf_counter() - start
@@ -134,7 +139,7 @@ def measure_shape(shape: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def measure(out: Path, shapes: int, seed: int) -> None:
-    """Time random shapes and write after each of them."""
+    """Time random shapes and write the results after each of them."""
     rng = random.Random(seed)
     drawn = [draw_shape(rng) for _ in range(shapes)]
     done: list[dict[str, Any]] = json.loads(out.read_text())["records"] if out.exists() else []
@@ -154,33 +159,42 @@ def measure(out: Path, shapes: int, seed: int) -> None:
 
 
 def lowest_prices(mode: str, engine: str) -> Array:
-    """What each kind of work costs at the least; training does all of it three times, forward and for two gradients."""
+    """Minimal cost of each kind of work; training does all of it three times, forward and for two gradients."""
     times = 3 if mode == "training" else 1
     return np.array([times * LEAST[kind] for kind in KINDS[engine]])
 
 
 def fit(records: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, ...]]]:
-    """Prices, none below the least, that make the relative errors of all predictions small."""
+    """Prices, none below the minimum, that make the logarithms of predicted and measured times agree.
+
+    Engines far slower than the best count less, since they are not chosen anyway. Large errors count linearly, so that
+    single shapes on which a library is unexpectedly slow do not spoil the fit.
+    """
     prices: dict[str, dict[str, tuple[float, ...]]] = {}
     for mode in MODES:
         prices[mode] = {}
+        best = np.array([min(record["seconds"][mode].values()) for record in records])
         for engine in PRICES[mode]:
-            rows, best = [], []
-            for record in records:
-                seconds = record["seconds"][mode]
-                # What decides is how well the contenders are known. Half gave the best choices on the fitted shapes.
-                weight = 1.0 if seconds[engine] <= 2 * min(seconds.values()) else 0.5
-                rows.append(np.array(work(to_problem(record["shape"]))[engine]) * weight / (1e9 * seconds[engine]))
-                best.append(weight)
-            amounts, least = np.array(rows), lowest_prices(mode, engine)
-            scale = amounts.max(0)  # calls and multiply-adds differ by ten orders of magnitude
-            above = nnls(amounts / scale, np.array(best) - amounts @ least)[0] / scale
+            times = np.array([record["seconds"][mode][engine] for record in records])
+            amounts = np.array([work(to_problem(record["shape"]))[engine] for record in records])
+            weights = np.where(times <= 2 * best, 1.0, np.where(times <= 4 * best, 0.5, 0.15))
+            least = lowest_prices(mode, engine)
+
+            def errors(
+                logs: Array, amounts: Array = amounts, times: Array = times, least: Array = least, by: Array = weights
+            ) -> Array:
+                return by * np.log(amounts @ (least + np.exp(logs)) / (1e9 * times))
+
+            share = np.median(1e9 * times[:, None] / np.maximum(amounts, 1e-9), axis=0) / len(least)
+            starts = [np.log(np.clip(share * factor, 1e-9, 1e9)) for factor in (1.0, 0.1, 0.01)]
+            found = [least_squares(errors, start, loss="soft_l1", f_scale=0.15, max_nfev=500) for start in starts]
+            above = np.exp(min(found, key=lambda result: result.cost).x)
             prices[mode][engine] = tuple(float(f"{price:.3g}") for price in least + above)
     return prices
 
 
 def check(records: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Per mode, with and without the kernel: on what share of shapes auto is within 10 % of the best, and the worst."""
+    """By mode, with and without the kernel: fraction of shapes where auto is within 10 % of the best, and the worst."""
     summary = {}
     for mode in MODES:
         for kernel in (True, False):

@@ -1,19 +1,19 @@
-"""How far networks with random weights are from rotation equivariance, at angles that are not multiples of 90°.
+"""The equivariance error of networks with random weights, at angles that are not multiples of 90°.
 
     python benchmarks/equivariance.py [--quick] [--out FILE]
 
 A lifting layer and two group convolutions of 8 channels, Λ = 16, ReLU between them, the maximum over orientations at
-the end: its output f(x) is a map that should only turn with the image. Both libraries see the same pictures, which are
-functions of the plane and are sampled anew on every turned grid. The error is relative, in the L2 norm, within 16
-pixels of the centre of a 65×65 view, over the angles 2πa/Λ. It is measured in two ways:
+the end: its output f(x) is a map that should only rotate with the image. Both libraries get the same images, which are
+functions on the plane, sampled directly on every rotated grid. The error is relative, in the L2 norm, within 16 pixels
+of the centre of a 65×65 view, over the angles 2πa/Λ. It is measured in two ways:
 
 exact      ‖f_φ(q) − f_0(q)‖ / ‖f_0(q)‖ at random points q of the disk, where f_φ(q) is the output for the grid that is
-           centred on q and turned by φ. Nothing is resampled, so this is the error of the network alone.
+           centred on q and rotated by φ. Nothing is resampled, so this is the error of the network alone.
 resampled  ‖f(ρ_φ I) − ρ_φ f(I)‖ / ‖ρ_φ f(I)‖ at all pixels of the disk, as usual. ρ_φ f(I) is interpolated by splines;
-           maps with kinks from ReLU and maximum are not smooth, and this adds an error that no network can avoid.
+           ReLU and maximum make maps that are not smooth, which adds an error that no network can avoid.
 
-Turning by 90° is exact in both libraries, so that a = 1, 2, 3 stand for all angles. Pixels that do not reach the disk
-are not computed. EM pictures are used if the environment variable SFCNN_DATA names a folder with
+Rotation by 90° is exact in both libraries, so that a = 1, 2, 3 represent all angles. Pixels that do not affect the disk
+are not computed. EM images are used if the environment variable SFCNN_DATA names a folder with
 isbi2012/train-volume.tif.
 """
 
@@ -52,23 +52,23 @@ with warnings.catch_warnings():
     from e2cnn.nn.init import generalized_he_init
 
 Array = NDArray[np.float64]
-#: A picture as a function of the plane: rows and columns in pixels from its centre → values.
+#: An image as a function on the plane: rows and columns in pixels from its centre → values.
 Texture = Callable[[Array, Array], Array]
 #: Images (N, 1, H, W) → maps (N, 8, H', W').
 Network = Callable[[Tensor], Tensor]
 
 ORIENTATIONS = 16
 CHANNELS = 8
-TURNS = (1, 2, 3)  # a of the angles 2πa/Λ; the others follow by turns of 90°
+TURNS = (1, 2, 3)  # a of the angles 2πa/Λ; the others follow by rotations of 90°
 RADIUS = 16  # of the disk, in pixels
 SPLINE = 5  # order of interpolation
 MAIN = (7, 7, 5)  # kernel sizes
 OTHER = (7, 5, 5)
 SHORTEST_WAVE = 5.0  # pixels, in the random textures
-PITCH, BLUR = 2.0, 0.7  # photographs: their pixels per pixel of ours, and the Gaussian before sampling, in ours
+PITCH, BLUR = 2.0, 0.7  # photographs: source pixels per pixel, and σ of the Gaussian before sampling, in pixels
 
 
-# --- pictures ---------------------------------------------------------------------------------------------------------
+# --- images -----------------------------------------------------------------------------------------------------------
 
 
 def random_waves(seed: int, waves: int = 300) -> Texture:
@@ -86,7 +86,7 @@ def random_waves(seed: int, waves: int = 300) -> Texture:
 
 
 def photograph(pixels: NDArray[Any]) -> Texture:
-    """The centre of a photograph, standardised, smoothed and interpolated by a spline through more pixels than ours."""
+    """The centre of a photograph, standardised, smoothed and interpolated by splines from a finer grid."""
     image = pixels.astype(np.float64)
     spline = spline_filter(gaussian_filter((image - image.mean()) / image.std(), PITCH * BLUR), SPLINE)
     centre_row, centre_column = ((n - 1) / 2 for n in image.shape)
@@ -100,7 +100,7 @@ def photograph(pixels: NDArray[Any]) -> Texture:
 
 
 def all_textures(count: int) -> dict[str, list[Texture]]:
-    """`count` pictures of each kind that is at hand."""
+    """`count` images of each available kind."""
     photos = (data.gravel, data.grass, data.camera, data.coins, data.brick)
     kinds = {
         "waves": [random_waves(seed) for seed in range(count)],
@@ -119,7 +119,7 @@ def all_textures(count: int) -> dict[str, list[Texture]]:
 
 
 def turned_grid(size: int, angle: float) -> tuple[Array, Array]:
-    """Where the pixels of a size × size image, turned counter-clockwise by `angle`, were before: rows and columns."""
+    """Source rows and columns of the pixels of a size × size image rotated counter-clockwise by `angle`."""
     axis = np.arange(size) - (size - 1) / 2
     row, column = np.meshgrid(axis, axis, indexing="ij")
     cos, sin = math.cos(angle), math.sin(angle)
@@ -141,14 +141,14 @@ def _angle(turn: int) -> float:
 
 @dataclass(frozen=True)
 class Views:
-    """The images that a measure needs, made once for all networks: upright, and turned by each angle."""
+    """The images for a measure, created once for all networks: upright, and rotated by each angle."""
 
     upright: Tensor  # (N, 1, H, W)
     turned: tuple[Tensor, ...]  # each (N, 1, H', W')
 
 
 def point_views(textures: Sequence[Texture], field: int, points: int) -> Views:
-    """Patches of the network's field of view around random points of the disk, on grids turned by each angle."""
+    """Patches of the size of the receptive field around random points of the disk, on grids rotated by each angle."""
     rng = np.random.default_rng(0)
     distance = RADIUS * np.sqrt(rng.random((len(textures), points, 1, 1)))
     direction = 2 * math.pi * rng.random(distance.shape)
@@ -162,7 +162,7 @@ def point_views(textures: Sequence[Texture], field: int, points: int) -> Views:
 
 
 def disk_views(textures: Sequence[Texture], field: int) -> Views:
-    """The middle of a 65×65 view, as far as the disk can see it, on grids turned by each angle."""
+    """The part of a 65×65 view that affects the disk, on grids rotated by each angle."""
 
     def views(turn: int, margin: int) -> Tensor:
         row, column = turned_grid(2 * (RADIUS + margin) + field, _angle(turn))
@@ -188,7 +188,7 @@ def exact_error(net: Network, views: Views) -> float:
 @torch.no_grad()
 def resampled_error(net: Network, views: Views) -> float:
     """The error at the pixels of the disk, against the interpolated output for the upright image."""
-    upright = net(views.upright)  # (N, C, S, S), a little larger than the disk
+    upright = net(views.upright)  # (N, C, S, S), slightly larger than the disk
     splines = spline_filter_maps(upright)
     axis = torch.arange(-RADIUS, RADIUS + 1)
     disk = axis[:, None] ** 2 + axis**2 <= RADIUS**2
@@ -211,7 +211,7 @@ def spline_filter_maps(maps: Tensor) -> list[Array]:
 
 
 def sfcnn_network(basis: BasisLike, kernel_sizes: Sequence[int], init: str = "coeff") -> nn.Sequential:
-    """Ours, with weights drawn by the current seed."""
+    """Our network, with weights drawn with the current seed."""
     lift, *group = kernel_sizes
     layers: list[nn.Module] = [LiftConv2d(1, CHANNELS, lift, ORIENTATIONS, basis=basis, init=init)]
     for size in group:
@@ -220,7 +220,7 @@ def sfcnn_network(basis: BasisLike, kernel_sizes: Sequence[int], init: str = "co
 
 
 class E2cnnNetwork:
-    """e2cnn's, with its default options; built once, since that takes seconds, and drawn anew for each seed."""
+    """e2cnn's network, with its default options; built once, since that takes seconds, and redrawn for each seed."""
 
     def __init__(self, kernel_sizes: Sequence[int]) -> None:
         space = gspaces.Rot2dOnR2(ORIENTATIONS)
@@ -237,7 +237,7 @@ class E2cnnNetwork:
         self.net = e2nn.SequentialModule(*layers, e2nn.GroupPooling(features))
 
     def draw(self) -> "E2cnnNetwork":
-        """Draw weights by e2cnn's own scheme and the current seed."""
+        """Draw weights with e2cnn's own scheme and the current seed."""
         self.net.train()
         for convolution in self.convolutions:
             generalized_he_init(convolution.weights.data, convolution.basisexpansion, cache=True)
@@ -251,7 +251,7 @@ class E2cnnNetwork:
 
 
 def copy_filters(theirs: E2cnnNetwork, ours: nn.Sequential) -> nn.Sequential:
-    """Give our layers the filters of e2cnn's, by least squares; exact, since they span the same space."""
+    """Copy e2cnn's filters to our layers by least squares; exact, since they span the same space."""
     layers = [layer for layer in ours if isinstance(layer, LiftConv2d | GroupConv2d)]
     for layer, convolution in zip(layers, theirs.convolutions, strict=True):
         prepare = direct.lift_kernel if isinstance(layer, LiftConv2d) else direct.group_kernel
@@ -270,10 +270,10 @@ def copy_filters(theirs: E2cnnNetwork, ours: nn.Sequential) -> nn.Sequential:
 
 @torch.no_grad()
 def whiten(net: nn.Sequential) -> nn.Sequential:
-    """Turn weights w into w G^{−½}, with the Gram matrix G of the atoms: random filters without a preferred direction.
+    """Replace weights w by w G^{−½}, with the Gram matrix G of the atoms: random filters without a preferred direction.
 
-    Where atoms overlap, independent weights favour what they share, which is smooth. This way all filters of the space
-    count alike, and a basis gains nothing by atoms that are nearly dependent.
+    Where atoms overlap, independent weights favour what they have in common, which is smooth. With whitening, all
+    filters of the space are equally likely, and a basis gains nothing from atoms that are nearly dependent.
     """
     for layer in net:
         if isinstance(layer, LiftConv2d | GroupConv2d):
@@ -284,7 +284,7 @@ def whiten(net: nn.Sequential) -> nn.Sequential:
 
 
 def condition(basis: BasisLike, kernel_size: int) -> dict[str, float]:
-    """Number and rank of the atoms, and the condition of their Gram matrix within its rank."""
+    """Number and rank of the atoms, and the condition number of their Gram matrix within its rank."""
     atoms = real_atoms(basis, kernel_size, dtype=torch.float64).flatten(1)
     values = torch.linalg.svdvals(atoms)
     rank = int((values > 1e-6 * values[0]).sum())
@@ -302,7 +302,7 @@ class Result:
     kernel_sizes: tuple[int, ...]
     measure: str
     textures: str
-    errors: tuple[float, ...]  #: one for each seed
+    errors: tuple[float, ...]  #: one per seed
 
     @property
     def mean(self) -> float:
@@ -316,7 +316,7 @@ class Result:
 
 
 def networks(kernel_sizes: tuple[int, ...]) -> dict[str, Callable[[], Network]]:
-    """What is compared: names and how to draw each by the current seed."""
+    """The networks to compare: name → function that draws one with the current seed."""
     theirs = E2cnnNetwork(kernel_sizes)
     return {
         "e2cnn default": theirs.draw,
@@ -343,7 +343,7 @@ def measure(
     seeds: int,
     points: int,
 ) -> list[Result]:
-    """Errors of all networks on all kinds of pictures by one measure."""
+    """Errors of all networks on all kinds of images by one measure."""
     field = sum(size - 1 for size in kernel_sizes) + 1
     if name == "exact":
         views = {kind: point_views(pictures, field, points) for kind, pictures in textures.items()}
@@ -363,7 +363,7 @@ def measure(
 
 
 def table(results: Sequence[Result]) -> str:
-    """The results as text: a block for each measure and architecture, with the ratio to e2cnn."""
+    """The results as text: one block per measure and architecture, with the ratio to e2cnn."""
     lines = []
     for name, kernel_sizes in dict.fromkeys((r.measure, r.kernel_sizes) for r in results):
         block = [r for r in results if (r.measure, r.kernel_sizes) == (name, kernel_sizes)]
@@ -383,7 +383,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """What is needed to run this again: command, date, commit, versions, machine."""
+    """What is needed to reproduce the results: command, date, commit, versions, machine."""
     here = Path(__file__).parent
     git = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, cwd=here, capture_output=True, text=True, check=False).stdout.strip()
@@ -400,7 +400,7 @@ def environment() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="2 seeds and few points, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="2 seeds and few points, to check that it runs")
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")
     parser.add_argument("--threads", type=int, default=1, help="threads for PyTorch (default: %(default)s)")
     options = parser.parse_args()
@@ -416,7 +416,7 @@ def main() -> None:
     results += measure("exact", textures, OTHER, {name: other_draws[name] for name in few}, seeds, points)
     print(table(results))
     if "em" not in textures:
-        print("\nno EM pictures: set SFCNN_DATA to a folder with isbi2012/train-volume.tif")
+        print("\nno EM images: set SFCNN_DATA to a folder with isbi2012/train-volume.tif")
     if options.out:
         settings = {
             "orientations": ORIENTATIONS,

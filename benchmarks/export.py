@@ -1,13 +1,13 @@
-"""How fast exported networks are: the model itself, its plain network and its ONNX file in onnxruntime.
+"""Speed of exported networks: the model itself, its plain network and its ONNX file in onnxruntime.
 
     python benchmarks/export.py --out benchmarks/results/export.json
-    python benchmarks/export.py --quick     # small networks and one repeat: does it run?
+    python benchmarks/export.py --quick     # small networks and one repeat, to check that it runs
 
-Evaluation in float32 on random images, all on the same number of threads. The three take turns, so that a change in the
-machine's speed meets all of them. A repeat is one pass, or the mean of as many short ones as fill 0.2 s; times are
-medians of the repeats, with the least and the greatest beside them, and ratios are of the medians of one run. The model
-uses `engine="auto"` without gradients, so that its filters are built before the clock starts, as they are in the
-exported forms. Outputs are compared before.
+Evaluation in float32 on random images, all with the same number of threads. The three take turns, so that changes in
+the machine's speed affect all of them. A repeat is one pass, or the mean of as many short ones as fill 0.2 s; times are
+medians of the repeats, with minimum and maximum, and ratios are of the medians of one run. The model uses
+`engine="auto"` without gradients, so that its filters are built before timing starts, as in the exported forms. Outputs
+are compared first.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def megabytes(net: nn.Module) -> float:
 
 
 def measure(make: Callable[[], nn.Module], shape: tuple[int, ...], repeats: int, threads: int) -> dict[str, Any]:
-    """Seconds of each form, in turns."""
+    """Seconds of each form; the forms take turns."""
     torch.manual_seed(0)
     net, images = make().eval(), torch.rand(shape)
     plain = to_plain(net)
@@ -96,7 +96,7 @@ def measure(make: Callable[[], nn.Module], shape: tuple[int, ...], repeats: int,
 
 
 def row(name: str, result: dict[str, Any]) -> str:
-    """One line of the table: milliseconds an image, with the extremes, and how many times as fast as the model."""
+    """One line of the table: milliseconds per image with extremes, and speed relative to the model."""
     batch = result["images"][0]
     cells = []
     for form, median in result["seconds"].items():
@@ -108,15 +108,15 @@ def row(name: str, result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measure, print and, if asked, write."""
+    """Measure, print and, on request, write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7, help="of each form (default %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="of torch and onnxruntime (default %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small networks and one repeat, to see that all runs")
+    parser.add_argument("--quick", action="store_true", help="small networks and one repeat, to check that it runs")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    print("| evaluation, ms an image | model | plain | onnxruntime | MB of weights → of the ONNX file |")
+    print("| evaluation, ms per image | model | plain | onnxruntime | MB of weights → ONNX file |")
     print("| --- | --- | --- | --- | --- |")
     results = {}
     with torch.no_grad():
@@ -126,7 +126,7 @@ def main() -> None:
             results[label] = measure(make, shape, repeats, arguments.threads)
             print(row(label, results[label]), flush=True)
     if arguments.quick:
-        print("A quick run: no number in it says anything about speed.")
+        print("Quick run: these numbers say nothing about speed.")
     if arguments.out:
         versions = {"onnx": version("onnx"), "onnxruntime": version("onnxruntime")}
         values = {"threads": arguments.threads, "results": results, "onnx": versions, "provenance": provenance()}

@@ -1,10 +1,9 @@
-"""Small numbers that the pages name: seconds to build a network, bytes to save it, errors under quarter turns.
+"""Small numbers quoted in the documentation: seconds to build a network, bytes to save it, errors under quarter turns.
 
     python benchmarks/facts.py --out benchmarks/results/facts.json
 
-Building is timed by the processor's clock in one process, the least and the greatest of the repeats after one that is
-not counted. Quarter turns are those by 90°, 180° and 270° of random images, and the error is the greatest of
-`equivariance_error`.
+Build times are CPU time in one process, the minimum and maximum of the repeats after a warm-up. Quarter turns rotate
+random images by 90°, 180° and 270°; the error is the maximum of `equivariance_error`.
 """
 
 import argparse
@@ -23,7 +22,7 @@ from sfcnn.io.files import write_json
 from sfcnn.io.provenance import provenance
 from sfcnn.models import count_parameters, membrane_unet, mnist_baseline, mnist_benchmark
 
-#: The paper's networks, with the orientations that it has and, for quarter turns, with a multiple of 4.
+#: The paper's networks, with its number of orientations and, for quarter turns, with a multiple of 4.
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mnist_baseline": mnist_baseline,
     "mnist_benchmark": mnist_benchmark,
@@ -33,7 +32,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def build_seconds(build: Callable[[], nn.Module], repeats: int) -> tuple[float, float]:
-    """Least and greatest processor seconds of a call."""
+    """Minimum and maximum CPU seconds of a call."""
     build()
     times = []
     for _ in range(repeats):
@@ -44,14 +43,14 @@ def build_seconds(build: Callable[[], nn.Module], repeats: int) -> tuple[float, 
 
 
 def saved_bytes(network: nn.Module) -> int:
-    """Of the state dict in memory."""
+    """Size of the saved state dict."""
     buffer = io.BytesIO()
     torch.save(network.state_dict(), buffer)
     return buffer.tell()
 
 
 def quarter_turns(name: str, dtype: torch.dtype) -> float:
-    """The greatest relative error of a network with Λ = 8 and random weights."""
+    """The maximal relative error of a network with Λ = 8 and random weights."""
     torch.manual_seed(0)
     network: nn.Module
     if name == "membrane_unet":
@@ -63,7 +62,7 @@ def quarter_turns(name: str, dtype: torch.dtype) -> float:
 
 
 def measure(repeats: int) -> dict[str, Any]:
-    """All of it, network by network."""
+    """All numbers, by network."""
     found: dict[str, Any] = {}
     for name, build in NETWORKS.items():
         network = build()

@@ -1,7 +1,7 @@
-"""What a user's own images give in the first minutes: steerable U-Nets beside the plain one with as many parameters.
+"""The first minutes of training on own images: steerable U-Nets compared with a plain one with as many parameters.
 
-Thin bright vessels are drawn on a textured ground: 20 images to train on, 6 to test on. All networks train side by
-side for the same time, one thread each, with the same loss and crops; the learning rate falls to zero over that time.
+Thin bright vessels are drawn on a textured background: 20 images for training, 6 for testing. All networks train in
+parallel for the same time, one thread each, with the same loss and crops; the learning rate decays to zero.
 
     python benchmarks/first_minutes.py [--minutes 6] [--out benchmarks/results/first_minutes.json]
 """
@@ -36,7 +36,7 @@ from sfcnn.train.task import Share
 
 TRAIN, TEST, SIZE = 20, 6, 256
 
-#: The networks of the comparison; "paper" is the read-out of before.
+#: The networks to compare; "paper" is the earlier read-out.
 NETWORKS = {
     "steerable": UNetConfig(orientations=8, channels=6, levels=4, input_kernel_size=7, kernel_size=5, dropout=0.0),
 }
@@ -71,7 +71,7 @@ def draw_vessels(count: int, seed: int) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def measure(name: str, minutes: float, seed: int) -> dict[str, Any]:
-    """Train one network for some minutes and test it."""
+    """Train one network for a number of minutes and test it."""
     torch.set_num_threads(1)
     images, masks = draw_vessels(TRAIN, 0)
     slices = Slices("vessels", images, masks, ("vessels",))
@@ -113,7 +113,7 @@ def measure(name: str, minutes: float, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=6.0, help="of training for each network (default 6)")
+    parser.add_argument("--minutes", type=float, default=6.0, help="of training per network (default 6)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/first_minutes.json"))
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
-"""How long `import sfcnn` takes beyond `import torch`.
+"""Time of `import sfcnn` beyond `import torch`.
 
     python benchmarks/import_time.py --out benchmarks/results/import_time.json
 
-Each repeat is a new process that imports torch and then, on the clock, sfcnn with its layers and models, or the command
-line with all its parsers' modules left alone. One process before them warms up the file system and is not counted.
+Each repeat is a new process that imports torch and then, timed, sfcnn, its layers and models, or the command line
+without the modules of its subcommands. A first process warms up the file system and is not counted.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from sfcnn.io.files import write_json
 from sfcnn.io.provenance import provenance
 
-#: What is imported on the clock, after torch.
+#: The timed imports, after torch.
 IMPORTS = {
     "sfcnn": "import sfcnn",
     "layers and models": "import sfcnn, sfcnn.nn, sfcnn.models",
@@ -33,7 +33,7 @@ print(middle - start, time.perf_counter() - middle)
 
 
 def seconds(imports: str) -> tuple[float, float]:
-    """Of torch, and of what comes after it, in a process of their own."""
+    """Import times of torch and of `imports` after it, in a new process."""
     words = [sys.executable, "-c", _SCRIPT.format(imports=imports)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     torch_seconds, own_seconds = map(float, done.stdout.split())
@@ -41,7 +41,7 @@ def seconds(imports: str) -> tuple[float, float]:
 
 
 def measure(repeats: int) -> dict[str, dict[str, float | list[float]]]:
-    """Median, least and greatest of each, and of torch; the kinds take turns, so that noise falls on all of them."""
+    """Median, minimum and maximum of each import, and of torch; they take turns, so that noise affects all of them."""
     seconds(IMPORTS["sfcnn"])
     times: dict[str, list[float]] = {"torch": [], **{name: [] for name in IMPORTS}}
     for _ in range(repeats):
@@ -57,7 +57,7 @@ def measure(repeats: int) -> dict[str, dict[str, float | list[float]]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=10, help="processes for each kind (default 10)")
+    parser.add_argument("--repeats", type=int, default=10, help="processes per kind (default 10)")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     arguments = parser.parse_args()
     results = measure(arguments.repeats)

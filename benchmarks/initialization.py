@@ -1,18 +1,18 @@
-"""Variance of the signal through 12 group convolutions, by scheme of initial weights.
+"""Variance of the signal through 12 group convolutions, by initialisation scheme.
 
     python benchmarks/initialization.py [--quick] [--out benchmarks/results/initialization.json] [--figure PNG]
 
-Besides the library's `coeff` and `he` it measures two candidates that reckon with the mean and the correlation of
+Besides the library's `coeff` and `he`, it measures two candidates that account for the mean and the correlation of
 rectified features. Write ρ(δ) = E[ζ(x)ζ(x+δ)] / E[ζ²] for the correlation within a map. Weights are independent with
-mean zero, so maps do not mix in expectation and an atom's response to one map has the energy
+mean zero, so maps do not mix in expectation, and the response of an atom to one map has the energy
 
     2E_q = Σ_δ a_q(δ) ρ(δ)    if E[ζ²] = 1/2,    a_q(δ) = Σ_x ψ_q(x) ψ_q(x+δ).
 
-White maps of mean zero give 2E_q = ‖ψ_q‖², the paper's assumption; constant maps give (Σ_x ψ_q)². A layer multiplies
+White maps with mean zero give 2E_q = ‖ψ_q‖², the paper's assumption; constant maps give (Σ_x ψ_q)². A layer multiplies
 the variance by Σ_q Var[w_q] N E_q and, if responses are Gaussian, ρ changes to κ(c), where c is the correlation of the
 responses and κ(c) = (√(1−c²) + c(π − arccos c)) / π that of their rectified halves (Cho and Saul, 2009).
 
-    equal shares   Var[w_q] = 1 / (N Q E_q)     at the ρ which such a layer reproduces (fixed point)
+    equal shares   Var[w_q] = 1 / (N Q E_q)     at the ρ that such a layer preserves (fixed point)
     common gain    Var[w_q] = 1 / (N Σ_p E_p)   likewise; here ρ tends to 1, so that 2E_q = (Σ_x ψ_q)²
 """
 
@@ -47,7 +47,7 @@ FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "initialization.png
 
 
 def rectified_correlation(correlation: Tensor) -> Tensor:
-    """κ(c): E[ζζ'] / E[ζ²] of rectified Gaussians of correlation c."""
+    """κ(c): E[ζζ'] / E[ζ²] of rectified Gaussians with correlation c."""
     c = correlation.clamp(-1, 1)
     return (torch.sqrt(1 - c**2) + c * (math.pi - torch.acos(c))) / math.pi
 
@@ -58,7 +58,7 @@ def atom_autocorrelations(basis: Basis, kernel_size: int) -> Tensor:
     spectra = torch.fft.rfft2(real_atoms(basis, kernel_size, dtype=torch.float64), s=(n, n)).abs() ** 2
     frequencies = torch.tensor(basis.frequencies)
     paired = frequencies.nonzero().flatten().view(-1, 2)
-    # Different variances for the two parts would prefer a direction and break steerability.
+    # Different variances for the two parts would favour a direction and break steerability.
     spectra[paired] = spectra[paired].mean(1, keepdim=True)
     return torch.fft.irfft2(spectra, s=(n, n))
 
@@ -145,11 +145,11 @@ def run(setting: Setting, features: Tensor, seed: int, backward: bool) -> tuple[
 
 
 def measure(setting: Setting, seeds: Sequence[int], backward: bool) -> list[dict[str, Any]]:
-    """One record for each kind of input."""
+    """One record per kind of input."""
     squares, gradients = [], []
     for seed in seeds:
         maps = [rectified_maps(kind, setting.orientations, seed) for kind in INPUTS]
-        # Without batch norm samples do not meet, so that both inputs can share a pass.
+        # Without batch norm samples do not interact, so that both inputs can share a pass.
         batches = maps if setting.batch_norm else [torch.cat(maps)]
         parts = [run(setting, batch, seed, backward) for batch in batches]
         squares.append(torch.cat([part[0] for part in parts], dim=1))
@@ -167,7 +167,7 @@ def measure(setting: Setting, seeds: Sequence[int], backward: bool) -> list[dict
             "highest_seed": y.amax(0).tolist(),
             "total": float(relative[-1]),
             "per_layer": float(relative[-1]) ** (1 / (DEPTH - 1)),
-            # The first layers also adapt the correlation of the input, which happens once; this rate is what lasts.
+            # The first layers also change the correlation of the input, once; this is the asymptotic rate.
             "settled_per_layer": float(mean[-1] / mean[DEPTH // 2 - 1]) ** (2 / DEPTH),
             "within_factor_2": bool(((relative > 0.5) & (relative < 2)).all()),
         }
@@ -178,7 +178,7 @@ def measure(setting: Setting, seeds: Sequence[int], backward: bool) -> list[dict
 
 
 def settings(quick: bool) -> list[tuple[Setting, bool]]:
-    """The networks, each with whether to measure gradients."""
+    """The networks, each with a flag for measuring gradients."""
     jobs = []
     for basis in ("bandlimited", "paper"):
         for size in (5,) if quick else (5, 7):
@@ -191,7 +191,7 @@ def settings(quick: bool) -> list[tuple[Setting, bool]]:
 
 
 def constant_map_gains() -> list[dict[str, Any]]:
-    """Factor on the variance in a layer whose input maps are constant: mean_q g_q² (Σ_x ψ_q)²."""
+    """Factor on the variance per layer for constant input maps: mean_q g_q² (Σ_x ψ_q)²."""
     rows = []
     for name in ("bandlimited", "paper"):
         for size in (3, 5, 7, 9):
@@ -203,7 +203,7 @@ def constant_map_gains() -> list[dict[str, Any]]:
 
 
 def summary(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By scheme, without normalisation: settings within a factor 2 of layer 1 at each layer, and the extremes."""
+    """By scheme, without normalisation: settings within a factor 2 of layer 1 at every layer, and the extremes."""
     table = {}
     for scheme in GAINS:
         rows = [r for r in records if r["scheme"] == scheme and not r["batch_norm"]]
@@ -265,7 +265,7 @@ def environment(seeds: Sequence[int]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Variance through 12 group convolutions, by initial weights.")
-    parser.add_argument("--quick", action="store_true", help="fewer settings and seeds, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="fewer settings and seeds, to check that it runs")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where to write the JSON")
     parser.add_argument("--figure", type=Path, default=FIGURE, help="where to write the figure")
     arguments = parser.parse_args()

@@ -1,7 +1,7 @@
-"""One piece of work to be timed, and the process that does it step by step. Needs torch only: both libraries use it.
+"""A job to be timed, and the worker process that runs it step by step. Needs only torch: both libraries use it.
 
-A worker is started with a job as JSON, builds it and tells that it is ready. For each line it reads it makes a step, or
-several short ones, and answers with the seconds a step took; at the end of its input it tells the peak of its memory.
+A worker is started with a job as JSON, builds it and reports that it is ready. For each line of input it runs a step,
+or several short ones, and answers with the seconds per step; at the end of its input it reports its peak memory.
 """
 
 import json
@@ -22,13 +22,13 @@ from torch import Tensor, nn
 Step = Callable[[], object]
 
 
-#: The name of `auto` computed by PyTorch alone.
+#: The name of `auto` with PyTorch only.
 WITHOUT_KERNEL = "without-kernel"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to time. The sizes are given in full, so that both libraries build the same network."""
+    """What to time. All sizes are explicit, so that both libraries build the same network."""
 
     work: str  #: "classifier", "unet" or "layer"
     engine: str  #: of sfcnn, WITHOUT_KERNEL, or "escnn"
@@ -36,15 +36,15 @@ class Job:
     orientations: int = 16  #: Λ
     batch: int = 64  #: images in a step
     size: int = 28  #: height and width of the images
-    channels: tuple[int, ...] = ()  #: of each convolution; those of a layer's input and output
+    channels: tuple[int, ...] = ()  #: of each convolution; for a layer, of its input and output
     kernel_sizes: tuple[int, ...] = ()  #: of each convolution
     hidden: tuple[int, ...] = ()  #: units of the fully connected layers
-    reflections: bool = False  #: of a layer: whether it is of D_Λ
+    reflections: bool = False  #: for a layer: whether it is on D_Λ
     threads: int = 2
 
 
 class PeakMemory:
-    """How far the resident memory of this process rises above where it was."""
+    """The increase of this process's resident memory since the start."""
 
     def __init__(self) -> None:
         self.exact = self._forget_peak()
@@ -52,7 +52,7 @@ class PeakMemory:
 
     @staticmethod
     def _forget_peak() -> bool:
-        """Let the kernel's high-water mark start anew from here, where there is such a thing (Linux)."""
+        """Reset the kernel's high-water mark, where supported (Linux)."""
         try:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         except OSError:
@@ -73,13 +73,13 @@ class PeakMemory:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
     def report(self) -> dict[str, int]:
-        """Bytes: the rise, and the whole process at its peak."""
+        """Bytes: the increase, and the peak of the whole process."""
         peak = self._peak()
         return {"step_bytes": peak - self.before, "process_bytes": peak}
 
 
 def loss_for(job: Job, outputs: Tensor) -> Tensor:
-    """A loss with random targets that suits the job."""
+    """A loss with random targets for the job."""
     if job.work == "classifier":
         return nn.functional.cross_entropy(outputs, torch.arange(job.batch) % outputs.shape[1])
     return nn.functional.binary_cross_entropy_with_logits(outputs, torch.rand_like(outputs).round())
@@ -120,7 +120,7 @@ def layer_step(job: Job, layer: nn.Module, apply: Callable[[Tensor], Tensor], fe
 
 
 def seconds_per_step(step: Step, least: float = 0.2) -> float:
-    """Seconds a step takes: the mean of as many as fill `least` seconds, which is one where steps are long."""
+    """Seconds per step: the mean of as many steps as fill `least` seconds, a single one if steps are long."""
     start, steps, passed = time.perf_counter(), 0, 0.0
     while passed < least:
         step()
@@ -130,13 +130,13 @@ def seconds_per_step(step: Step, least: float = 0.2) -> float:
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """JSON knows lists only."""
+    """Convert lists, the only sequences in JSON, to tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
 def serve(build: Callable[[Job], tuple[nn.Module, Step]], packages: Sequence[str]) -> None:
-    """Be a worker: the job is the only argument of the command, `build` makes its module and its step."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not get between the answers
+    """Run as a worker: the job is the only command-line argument; `build` creates its module and step."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # so that a library that prints cannot disturb the answers
 
     def answer(message: dict[str, Any]) -> None:
         print(json.dumps(message), file=answers, flush=True)

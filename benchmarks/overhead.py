@@ -1,10 +1,10 @@
-"""What training costs beside the network: data, augmentation, penalty, logs and checkpoints, as a part of a step.
+"""Training overhead: data, augmentation, penalty, logs and checkpoints, as a fraction of a step.
 
     python benchmarks/overhead.py --out benchmarks/results/overhead.json
 
-Trains `mnist_baseline` (Λ = 16, batch 64, continuous augmentation) by the real loop on the embedded digits, rotated.
-Each call of the network, the loss, the backward pass and Adam's step is timed where it happens; all the rest of the
-wall time is overhead, so both are taken in one run and noise of the machine falls on both.
+Trains `mnist_baseline` (Λ = 16, batch 64, continuous augmentation) with the real loop on the embedded digits, rotated.
+The network, the loss, the backward pass and Adam's step are timed in place; the rest of the wall time is overhead. Both
+are thus measured in one run, and noise of the machine affects both.
 """
 
 import argparse
@@ -38,7 +38,7 @@ CONFIG = ClassificationConfig(
 
 
 class Stopwatch:
-    """Adds up the time inside the functions that it wraps."""
+    """Accumulates the time spent in the functions that it wraps."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -55,7 +55,7 @@ class Stopwatch:
 
 
 def measure(config: ClassificationConfig, steps: int, directory: Path) -> dict[str, float]:
-    """Seconds of one epoch of `steps` steps, in the network and beside it, and of one batch made alone."""
+    """Seconds per step in an epoch of `steps` steps, of the network and of overhead, and per batch on its own."""
     count = steps * config.optimization.batch_size
     splits = load_splits(config.images.dataset)
     task = Classification(splits, replace(config, images=replace(config.images, train_images=count)))
@@ -71,7 +71,7 @@ def measure(config: ClassificationConfig, steps: int, directory: Path) -> dict[s
         accelerator=make_accelerator("float32"),
         observer=Log(directory, tensorboard=False, start=0),
     )
-    fit._step(*task.batch(0, 0, Share()))  # the first call pays for imports and plans
+    fit._step(*task.batch(0, 0, Share()))  # warm-up: imports and plans
     network = Stopwatch()
     task.outcome = network.wrap(task.outcome)  # type: ignore[method-assign]
     fit.accelerator.backward = network.wrap(fit.accelerator.backward)
@@ -105,9 +105,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         result = measure(config, arguments.steps, Path(directory))
     print(
-        f"network {1000 * result['network_seconds_per_step']:.0f} ms a step, overhead "
+        f"network {1000 * result['network_seconds_per_step']:.0f} ms per step, overhead "
         f"{1000 * result['overhead_seconds_per_step']:.1f} ms = {100 * result['overhead_part']:.2f} %; "
-        f"a batch alone takes {1000 * result['batch_seconds']:.1f} ms"
+        f"preparing a batch takes {1000 * result['batch_seconds']:.1f} ms"
     )
     if arguments.out:
         values = {"orientations": arguments.orientations, "batch_size": 64, **result, "provenance": provenance()}

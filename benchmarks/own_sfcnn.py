@@ -1,4 +1,4 @@
-"""The worker of `speed.py` for this library: a network with the engine that the job names, or its plain twin."""
+"""The worker of `speed.py` for this library: a network with the engine of the job, or its plain counterpart."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""The worker of `speed.py` for the peer escnn: the same networks from its layers. Runs in escnn's own environment.
+"""The worker of `speed.py` for the peer escnn: the same networks from its layers. Runs in escnn's environment.
 
-Regular fields of the cyclic group C_Λ, escnn's default band limits (which are those of our default basis), filters
-expanded once in evaluation. Weights are drawn by a plain normal distribution, because escnn's own scheme takes minutes
-and makes no difference to the time of a step.
+Regular fields of the cyclic group C_Λ, escnn's default band limits (the same as in our default basis), filters expanded
+once in evaluation. Weights are drawn from a normal distribution, because escnn's own scheme takes minutes and does not
+affect the time of a step.
 """
 
 import warnings
@@ -26,7 +26,7 @@ def convolution(source: enn.FieldType, target: enn.FieldType, kernel_size: int) 
 
 
 class Classifier(nn.Module):
-    """Images (B, 1, H, W) → logits (B, 10), as `sfcnn.models.steerable_classifier`."""
+    """Images (B, 1, H, W) → logits (B, 10), like `sfcnn.models.steerable_classifier`."""
 
     def __init__(self, job: Job) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def build(job: Job) -> tuple[nn.Module, Step]:
         net = Classifier(job)
         return net, network_step(job, net, torch.randn(job.batch, 1, job.size, job.size))
     if job.work != "layer" or job.reflections:
-        raise ValueError(f"no {job.work!r}{' with reflections' if job.reflections else ''} of escnn's here")
+        raise ValueError(f"{job.work!r}{' with reflections' if job.reflections else ''} is not implemented for escnn")
     space = gspaces.rot2dOnR2(job.orientations)
     source, target = (enn.FieldType(space, c * [space.regular_repr]) for c in job.channels)
     layer = convolution(source, target, *job.kernel_sizes)

@@ -1,4 +1,4 @@
-"""Results as text and figures: ratios beside what they must be and what they aim at, losses beside wins."""
+"""Results as text and figures: ratios with their required and target values, losses as well as wins."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ _STYLES = {"direct": "s-", "atomic": "^-", "spectral": "o-", "auto": "x--", "esc
 
 
 def done(sections: Sections, section: str) -> list[Result]:
-    """The results of a section that were measured, without those that failed."""
+    """The results of a section, without those that failed."""
     return [r for r in sections.get(section, {}).get("results", []) if "median_seconds" in r]
 
 
@@ -31,14 +31,14 @@ def _engines(results: list[Result]) -> list[str]:
 
 
 def _range(over: Result, under: Result) -> str:
-    """The ratio of two medians, and how far it can be by the extremes of both."""
+    """The ratio of two medians, with its range from the extremes of both."""
     middle = over["median_seconds"] / under["median_seconds"]
     low, high = over["min_seconds"] / under["max_seconds"], over["max_seconds"] / under["min_seconds"]
     return f"{middle:.2f}× ({low:.2f} … {high:.2f})"
 
 
 def _verdict(value: float, must: float, aim: float, *, more: bool) -> str:
-    """Where a ratio stands; `more` if greater is better."""
+    """Which goal a ratio reaches; `more` if greater is better."""
     sign = 1 if more else -1
     if sign * value >= sign * aim:
         return "aim"
@@ -49,8 +49,8 @@ Row = tuple[str, str, str, str, str]
 
 
 def _speed_rows(sections: Sections) -> list[Row]:
-    """How many times faster our engines are, by the median."""
-    # section, name, mode, over which engine, must, aim; no targets: shown for what it is
+    """How many times as fast our engines are, by the median."""
+    # section, name, mode, compared engine, must, aim; None: no target
     targets: list[tuple[str, str, str, str, float | None, float | None]] = [
         ("mnist", "mnist_benchmark", "train", "escnn", 9.0, 12.0),
         ("mnist", "mnist_baseline", "train", "escnn", 8.0, 11.0),
@@ -93,7 +93,7 @@ def _growth_rows(sections: Sections) -> list[Row]:
 
 
 def _memory_rows(sections: Sections) -> list[Row]:
-    """Rise of the resident memory over its level before the first step, as a ratio."""
+    """Increase of the resident memory over its level before the first step, as a ratio."""
     rows: list[Row] = []
     for section, name, other, aim in (
         ("memory", "memory", "escnn", 0.5),
@@ -116,7 +116,7 @@ def _memory_rows(sections: Sections) -> list[Row]:
 
 
 def _plain_rows(sections: Sections) -> list[Row]:
-    """What a steerable network costs beside plain ones: time and memory, for what they are."""
+    """Time and memory of a steerable network compared with plain ones, without targets."""
     results = done(sections, "plain")
     ours = _pick(results, engine="auto")
     rows: list[Row] = []
@@ -129,7 +129,7 @@ def _plain_rows(sections: Sections) -> list[Row]:
 
 
 def _reflection_rows(sections: Sections) -> list[Row]:
-    """A layer of D_Λ with C channels beside one of C_Λ with 2C, which convolves as many maps."""
+    """A layer on D_Λ with C channels compared with one on C_Λ with 2C, which convolves as many maps."""
     results = done(sections, "reflections")
     rows: list[Row] = []
     for ours in (r for r in results if r["reflections"]):
@@ -145,7 +145,7 @@ def _reflection_rows(sections: Sections) -> list[Row]:
 
 
 def targets_table(sections: Sections) -> str:
-    """All ratios that have a target, and some that have none."""
+    """All ratios with a target, and some without."""
     kinds = (_speed_rows, _growth_rows, _memory_rows, _plain_rows, _reflection_rows)
     rows = [row for kind in kinds for row in kind(sections)]
     head = ("ratio of medians", "measured (range by extremes)", "must", "aim", "reached")
@@ -153,7 +153,7 @@ def targets_table(sections: Sections) -> str:
 
 
 def sweep_table(sections: Sections, section: str, axis: str) -> str:
-    """Milliseconds an image of each engine along a sweep; the fastest has a star, so that losses show as do wins."""
+    """Milliseconds per image of each engine along a sweep; a star marks the fastest."""
     results = done(sections, section)
     engines = _engines(results)
     lines = [f"{axis:>14}" + "".join(f"{engine:>14}" for engine in engines)]
@@ -169,9 +169,9 @@ def sweep_table(sections: Sections, section: str, axis: str) -> str:
 
 
 def sweep_figure(results: list[Result], axis: str, label: str, title: str) -> "Figure":
-    """Milliseconds against Λ or size, both logarithmic: medians by engine, with thin bars over the range of repeats.
+    """Milliseconds against Λ or size, both logarithmic: medians by engine, with thin bars for the range of repeats.
 
-    Bars stand beside each other at every value, so that they do not hide one another.
+    Bars are drawn side by side, so that they do not hide each other.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, StrMethodFormatter
@@ -193,13 +193,13 @@ def sweep_figure(results: list[Result], axis: str, label: str, title: str) -> "F
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.minorticks_off()
-    axes.set(xlabel=label, ylabel="training step (ms an image)", title=title)
+    axes.set(xlabel=label, ylabel="training step (ms per image)", title=title)
     axes.grid(alpha=0.3)
     axes.legend(title="median; bars: range", alignment="left")
     return figure
 
 
-#: What is swept in the sections that are drawn: the key of its values, and its name on the axis.
+#: The swept parameter of each section with a figure: its key and its axis label.
 _SWEPT = {
     "orientations": ("orientations", "orientations Λ"),
     "size": ("size", "height and width of the image (pixels)"),
@@ -207,7 +207,7 @@ _SWEPT = {
 
 
 def section_figure(sections: Sections, section: str) -> "Figure":
-    """The figure of a sweep that was measured."""
+    """The figure of a measured sweep."""
     axis, label = _SWEPT[section]
     results = done(sections, section)
     r = results[0]
@@ -218,7 +218,7 @@ def section_figure(sections: Sections, section: str) -> "Figure":
 
 
 def draw(sections: Sections, folder: Path) -> list[Path]:
-    """Draw what was measured into `folder`: the files."""
+    """Draw the figures of all measured sweeps into `folder` and return their paths."""
     drawn = []
     for section in _SWEPT:
         if done(sections, section):

@@ -1,8 +1,8 @@
-"""How near the spectral engine comes to the machine's matrix-product peak, and what its parts would cost otherwise.
+"""How close the spectral engine comes to the machine's matrix-product peak, and the cost of alternatives to its parts.
 
     python benchmarks/roofline.py [--out FILE]
 
-Rates are in billions of multiply-adds a second (GMAC/s), medians of several calls after a warm-up, on all threads.
+Rates are in billions of multiply-adds per second (GMAC/s), medians of several calls after a warm-up, on all threads.
 """
 
 import argparse
@@ -22,10 +22,10 @@ from sfcnn import GroupConv2d
 from sfcnn.io.files import new_file
 from sfcnn.ops.spectral.compiled import instruction_set
 
-# Layers of the paper's networks: channels in and out, kernel size, size of the maps, images.
+# Layers of the paper's networks: input and output channels, kernel size, size of the maps, images.
 LAYERS = ((24, 32, 7, 28, 16), (36, 36, 7, 14, 32), (36, 64, 7, 7, 64), (64, 96, 5, 7, 64), (16, 24, 5, 28, 16))
 ORIENTATIONS = 16
-#: What is timed: an engine, and the setting of the compiled kernel for it.
+#: The engines to time, each with its setting of the compiled kernel.
 TIMED = {"direct": ("direct", "0"), "without kernel": ("spectral", "0"), "compiled": ("spectral", "1")}
 
 
@@ -41,7 +41,7 @@ def seconds(run: Callable[[], object], repeats: int = 5) -> float:
 
 
 def parts() -> dict[str, float]:
-    """GMAC/s of single products and convolutions of the sizes that occur at 24 → 32 channels, 7×7, 28×28, one image."""
+    """GMAC/s of single products and convolutions with the sizes for 24 → 32 channels, 7×7, 28×28, one image."""
     maps, window, places, atoms, taps = 16 * 24, 64, 196, 18, 49
     a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
     toeplitz, windows = torch.randn(1, 24, window).expand(maps, -1, -1), torch.randn(maps, window, places)
@@ -81,7 +81,7 @@ def layer(inputs: int, outputs: int, kernel_size: int, size: int, batch: int, pe
         result[f"{name} ms an image"] = 1e3 * duration
         if engine == "spectral":
             # Forward and for both gradients: a real product for m = 0 and Λ/2, else a complex one, which is four real
-            # ones by PyTorch and three by the kernel. What is really multiplied counts.
+            # ones in PyTorch and three in the kernel. Only actual multiplications count.
             products = ORIENTATIONS * 2 - 2 if name != "compiled" else ORIENTATIONS // 2 * 3 - 1
             mixing = 3 * size**2 * products * inputs * outputs * module.basis.size
             result[f"{name} GMAC/s"] = mixing / duration / 1e9
@@ -90,7 +90,7 @@ def layer(inputs: int, outputs: int, kernel_size: int, size: int, batch: int, pe
 
 
 def main() -> None:
-    """Measure, print and, if asked, write."""
+    """Measure, print and, on request, write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out

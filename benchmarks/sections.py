@@ -1,4 +1,4 @@
-"""What is measured: each section is a list of comparisons, and the jobs of a comparison are done in turn."""
+"""What is measured: each section is a list of comparisons, and the jobs of a comparison take turns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,18 +24,18 @@ def engine_exists(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much to do."""
+    """The extent of the benchmark."""
 
     threads: int = 2
-    quick: bool = False  #: one step of small jobs, only to see that all runs
-    peer: bool = True  #: with escnn
+    quick: bool = False  #: one step of small jobs, only to check that it runs
+    peer: bool = True  #: include escnn
 
     def fastest(self) -> tuple[str, ...]:
-        """The engines that the targets are for."""
+        """The engines with targets."""
         return ("spectral", "auto") if engine_exists("auto") else ("spectral",)
 
     def plans(self, job: Job, repeats: dict[str, int]) -> list[Plan]:
-        """A plan for each engine, and for escnn if it is there."""
+        """A plan for each engine, and for escnn if available."""
         job = replace(job, threads=self.threads)
         return [
             Plan(replace(job, engine=engine), repeats=1 if self.quick else count)
@@ -65,7 +65,7 @@ def mnist(scale: Scale) -> list[Comparison]:
 
 
 def plain(scale: Scale) -> list[Comparison]:
-    """Training step of `mnist_benchmark`, Λ = 16, batch 16, beside plain CNNs of its channels, maps or parameters."""
+    """Training step of `mnist_benchmark`, Λ = 16, batch 16, and of plain CNNs with its channels, maps or parameters."""
     repeats = {"auto": 7} | {f"plain-{match}": 7 for match in MATCHES}
     return [("plain", scale.plans(_classifier(BENCHMARK, scale, batch=16), repeats))]
 
@@ -79,7 +79,7 @@ def unet(scale: Scale) -> list[Comparison]:
 
 
 def growth(scale: Scale) -> list[Comparison]:
-    """Training step of `mnist_baseline`, batch 16, at Λ = 16 and Λ = 32; the two in turn, for each engine."""
+    """Training step of `mnist_baseline`, batch 16, at Λ = 16 and Λ = 32, taking turns, for each engine."""
     plans: list[Plan] = []
     for engine, repeats in (("auto", 5), ("direct", 1)):
         for orientations in (4, 8) if scale.quick else (16, 32):
@@ -111,7 +111,7 @@ def size(scale: Scale) -> list[Comparison]:
 
 
 def reflections(scale: Scale) -> list[Comparison]:
-    """Training step and evaluation of one layer of D_Λ with C channels, beside one of C_Λ with 2C: as many maps."""
+    """Training step and evaluation of a layer on D_Λ with C channels, and of one on C_Λ with 2C: as many maps."""
     # C, kernel size, Λ, batch and side of the maps: two layers of the classifiers, and a small one
     shapes = ((2, 3, 4, 2, 8),) if scale.quick else ((12, 7, 8, 16, 28), (16, 5, 16, 8, 14), (32, 5, 4, 16, 7))
     comparisons = []
@@ -129,7 +129,7 @@ def memory(scale: Scale) -> list[Comparison]:
     return [("memory", scale.plans(_classifier(BENCHMARK, scale), dict.fromkeys(("auto", WITHOUT_KERNEL, "escnn"), 1)))]
 
 
-#: The sections by name, in the order they are run: the short ones first.
+#: The sections by name, in the order they are run: short ones first.
 SECTIONS: dict[str, Callable[[Scale], list[Comparison]]] = {
     "size": size,
     "orientations": orientations,

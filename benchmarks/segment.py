@@ -1,16 +1,16 @@
-"""What segmentation costs: a large image by tiles, its memory, and the way from probabilities to cells.
+"""The cost of segmentation: a large image in tiles, its memory, and finding cells from probabilities.
 
     python benchmarks/segment.py --out benchmarks/results/segmentation.json
 
-- `prediction`: seconds per megapixel of the network that comes with sfcnn, by the engine that it chooses and by the
-  direct one, in turn on one tile, so that noise of the machine falls on both.
-- `large`: `sfcnn segment predict` on an image of 4096×4096 synthetic pixels, as its user would: time and peak memory of
-  the whole process, membranes and cells.
-- `cells`: from probabilities to cells, a slice of 512×512, with the mean probability and with a forest.
-- `predict`: `sfcnn segment predict` on an image of 2048×2048 synthetic pixels, with the compiled kernel and with
-  SFCNN_KERNEL=0, in turn: wall time and processor time of the whole process, and the ratio.
+- `prediction`: seconds per megapixel of the pretrained network, with the engine that it chooses and with the direct
+  one, taking turns on one tile, so that noise of the machine affects both.
+- `large`: `sfcnn segment predict` on a synthetic image of 4096×4096 pixels: time and peak memory of the whole process,
+  for membranes and cells.
+- `cells`: from probabilities to cells, for a slice of 512×512, with the mean probability and with a forest.
+- `predict`: `sfcnn segment predict` on a synthetic image of 2048×2048 pixels, with the compiled kernel and with
+  SFCNN_KERNEL=0, taking turns: wall time and CPU time of the whole process, and the ratio.
 
-`--only predict --image 128` measures one section, here of a small image, and leaves the others in the file as they are.
+`--only predict --image 128` measures one section, here with a small image, and keeps the others in the file.
 """
 
 import argparse
@@ -46,7 +46,7 @@ RUN = "isbi2012"
 
 
 def texture(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Synthetic membranes (size, size), one slice of 512 after the other side by side."""
+    """Synthetic membranes (size, size), tiled from slices of 512×512."""
     count = -(-size // 512)
     images = (255 * synthetic_membranes(count * count, 512, cell=60).images).byte().numpy()
     rows = [np.concatenate(list(images[row * count : (row + 1) * count]), axis=1) for row in range(count)]
@@ -54,7 +54,7 @@ def texture(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def command(size: int, **environment: str) -> tuple[float, float]:
-    """`sfcnn segment predict` on an image (size, size): seconds of wall time and of processor time."""
+    """`sfcnn segment predict` on an image (size, size): seconds of wall time and of CPU time."""
     with tempfile.TemporaryDirectory() as directory:
         image = Path(directory) / "image.tif"
         write_stack(image, texture(size))
@@ -80,7 +80,7 @@ def prediction(size: int, repeats: int) -> dict[str, Any]:
         for name, net in (("auto", network.network), ("direct", direct)):
             start = time.perf_counter()
             predict_tiles(net, image, margin=config.crops.margin)
-            if repeat:  # the first pays for imports and plans
+            if repeat:  # the first one is a warm-up: imports and plans
                 times[name].append(time.perf_counter() - start)
     seconds = {name: statistics.median(values) / (size**2 / 1e6) for name, values in times.items()}
     return {
@@ -110,7 +110,7 @@ def large(size: int) -> dict[str, Any]:
 
 
 def predict(size: int, repeats: int) -> dict[str, Any]:
-    """The command with the compiled kernel and with PyTorch's operators alone."""
+    """The command with the compiled kernel and with PyTorch only."""
     ways: dict[str, dict[str, str]] = {"kernel": {"SFCNN_KERNEL": ""}, "without kernel": {"SFCNN_KERNEL": "0"}}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(repeats):
@@ -151,7 +151,7 @@ def from_probabilities(size: int, repeats: int) -> dict[str, Any]:
 
 
 def report(found: dict[str, Any]) -> None:
-    """Print the sections that were measured."""
+    """Print the measured sections."""
     if "large" in found:
         whole = found["large"]
         print(
@@ -181,12 +181,12 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=4096, help="side of the large image")
-    parser.add_argument("--tile", type=int, default=768, help="side of the image that both engines predict")
-    parser.add_argument("--slice", type=int, default=512, help="side of the slice whose cells are found")
-    parser.add_argument("--image", type=int, default=2048, help="side of the image with and without the kernel")
+    parser.add_argument("--tile", type=int, default=768, help="side of the image for comparing engines")
+    parser.add_argument("--slice", type=int, default=512, help="side of the slice for finding cells")
+    parser.add_argument("--image", type=int, default=2048, help="side of the image for comparing kernels")
     parser.add_argument("--repeats", type=int, default=3)
     sections: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
-        "large": lambda options: large(options.size),  # first: it alone has the children's peak memory
+        "large": lambda options: large(options.size),  # first: the peak memory covers all child processes so far
         "cells": lambda options: from_probabilities(options.slice, options.repeats),
         "prediction": lambda options: prediction(options.tile, options.repeats),
         "predict": lambda options: predict(options.image, options.repeats),

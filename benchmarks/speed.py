@@ -1,9 +1,9 @@
-"""Time and memory of this library's engines, beside each other and beside escnn.
+"""Time and memory of this library's engines, compared with each other and with escnn.
 
     python benchmarks/speed.py [--only SECTION] [--quick] [--peer PYTHON]
 
-What is measured and how to read it is in benchmarks/README.md. Each section is written as soon as it is done, beside
-what the file already holds, so that an interrupted run keeps what it measured.
+For what is measured and how to read the results, see benchmarks/README.md. Each section is added to the file as soon as
+it is finished, so that an interrupted run keeps its measurements.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def _git(*arguments: str) -> str:
 
 
 def environment(threads: int) -> dict[str, Any]:
-    """What is needed to run this again: command, date, commit, machine. Versions stand beside each result."""
+    """What is needed to reproduce the results: command, date, commit, machine. Versions are stored with the results."""
     return {
         "command": " ".join(["python", f"{HERE.name}/{Path(__file__).name}", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -51,9 +51,9 @@ def environment(threads: int) -> dict[str, Any]:
 
 
 def find_peer(python: Path) -> Path | None:
-    """The interpreter that has escnn, or None and one line on why not."""
+    """The interpreter with escnn, or None, with one line that states the reason."""
     if not python.exists():
-        reason = f"no environment at {python}; make bench-escnn sets one up"
+        reason = f"no environment at {python}; run make bench-escnn to create it"
     else:
         trial = subprocess.run(
             [python, "-W", "ignore", "-c", "import escnn.nn"], capture_output=True, text=True, check=False
@@ -61,12 +61,12 @@ def find_peer(python: Path) -> Path | None:
         if trial.returncode == 0:
             return python
         reason = (trial.stderr.strip().splitlines() or [f"exit code {trial.returncode}"])[-1]
-    print(f"escnn is left out: {reason}")
+    print(f"skipping escnn: {reason}")
     return None
 
 
 def read(path: Path) -> Sections:
-    """The sections that a file of results holds."""
+    """The sections in a file of results."""
     if not path.exists():
         return {}
     sections: Sections = json.loads(path.read_text(encoding="utf-8"))["sections"]
@@ -74,7 +74,7 @@ def read(path: Path) -> Sections:
 
 
 def write(path: Path, sections: Sections) -> None:
-    """Write all sections, whole or not at all."""
+    """Write all sections atomically."""
     ordered = {name: sections[name] for name in SECTIONS if name in sections}
     with new_file(path, overwrite=True) as temporary:
         temporary.write_text(json.dumps({"sections": ordered}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -93,11 +93,11 @@ def run_section(name: str, scale: Scale, peer: Path | None) -> dict[str, Any]:
 
 
 def print_report(sections: Sections) -> None:
-    """Tables of all sections, each with the conditions it was measured under."""
+    """Print tables of all sections, and the conditions of the measurements."""
     print("\n" + targets_table(sections))
     for section, axis in (("orientations", "orientations"), ("size", "size")):
         if section in sections:
-            print(f"\n{section}: training step in milliseconds an image, * the fastest")
+            print(f"\n{section}: training step in milliseconds per image, * marks the fastest")
             print(sweep_table(sections, section, axis))
     runs = {(s["commit"], s["changed_since_commit"], s["machine"], s["threads"]) for s in sections.values()}
     for commit, changed, machine, threads in sorted(runs, key=str):
@@ -109,14 +109,14 @@ def arguments() -> argparse.Namespace:
     """The options of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=list(SECTIONS), action="append", help="a section; may be given several times")
-    parser.add_argument("--quick", action="store_true", help="one step of small jobs, to see that all runs")
-    parser.add_argument("--report", action="store_true", help="measure nothing, show and draw what the file holds")
+    parser.add_argument("--quick", action="store_true", help="one step of small jobs, to check that it runs")
+    parser.add_argument("--report", action="store_true", help="measure nothing, print and draw the existing results")
     parser.add_argument("--threads", type=int, default=2, help="threads for PyTorch (default: %(default)s)")
     parser.add_argument("--peer", type=Path, default=HERE.parent / ".venv-escnn/bin/python", help="Python with escnn")
     parser.add_argument("--out", type=Path, help="results as JSON (default: benchmarks/results/speed.json)")
     parser.add_argument("--figures", type=Path, help="folder for figures (default: docs/figures)")
     options = parser.parse_args()
-    scratch = Path(tempfile.gettempdir()) / "sfcnn-speed-quick"  # a quick run never touches results that were measured
+    scratch = Path(tempfile.gettempdir()) / "sfcnn-speed-quick"  # a quick run never touches real results
     options.out = options.out or (scratch if options.quick else HERE / "results") / "speed.json"
     options.figures = options.figures or (scratch if options.quick else HERE.parent / "docs/figures")
     return options
@@ -133,10 +133,10 @@ def main() -> None:
             sections[name] = run_section(name, scale, peer)
             write(options.out, sections)
     for path in draw(sections, options.figures):
-        print(f"drawn: {path}")
+        print(f"figure: {path}")
     print_report(sections)
     if options.quick:
-        print("A quick run: small sizes and one step, no number in it says anything about speed.")
+        print("Quick run: with small sizes and one step, these numbers say nothing about speed.")
     print(f"results: {options.out}")
 
 

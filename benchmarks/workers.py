@@ -1,5 +1,5 @@
-"""Running jobs: each in a process of its own, all of one comparison step by step in turn, so that a machine that slows
-down or speeds up does so for all of them."""
+"""Run jobs, each in its own process. The jobs of a comparison take turns step by step, so that changes in the machine's
+speed affect all of them."""
 
 import json
 import os
@@ -19,25 +19,25 @@ from job import WITHOUT_KERNEL, Job
 
 HERE = Path(__file__).parent
 
-#: Seconds before each step. Threads of the worker before keep a processor busy for a while as they wait for more work.
+#: Seconds before each step. Threads of the previous worker keep a core busy for a while, waiting for more work.
 PAUSE = 0.5
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A job and how often to do it."""
+    """A job and its number of repeats."""
 
     job: Job
-    repeats: int  #: steps that count
+    repeats: int  #: counted steps
     warmup: int = 1  #: steps before them
 
 
 class WorkerError(RuntimeError):
-    """A worker ended before its time."""
+    """A worker ended unexpectedly."""
 
 
 class Worker:
-    """A process that does one job, step by step."""
+    """A process that runs one job, step by step."""
 
     def __init__(self, job: Job, peer: Path | None) -> None:
         if job.engine == "escnn":
@@ -82,17 +82,17 @@ class Worker:
         return message
 
     def step(self) -> float:
-        """Make one step: seconds."""
+        """Run one step and return its seconds."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write("step\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # `answer` tells why
+            pass  # `answer` reports the reason
         return float(self.answer()["seconds"])
 
     def finish(self) -> dict[str, Any]:
-        """End the work: peak memory."""
+        """End the job and return its peak memory."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self.answer()
@@ -111,7 +111,7 @@ def _summary(plan: Plan, times: list[float]) -> dict[str, Any]:
 
 
 def compare(name: str, plans: Sequence[Plan], peer: Path | None) -> list[dict[str, Any]]:
-    """Do all jobs of a comparison in turn. One that fails has the key "error" and does not stop the others."""
+    """Run the jobs of a comparison, taking turns. One that fails gets the key "error" and does not stop the others."""
     results: list[dict[str, Any]] = [{"name": name, **asdict(plan.job)} for plan in plans]
     times: list[list[float]] = [[] for _ in plans]
     with ExitStack() as stack:
@@ -143,7 +143,7 @@ def compare(name: str, plans: Sequence[Plan], peer: Path | None) -> list[dict[st
     for first, second in pairwise(steerable):
         alike = all(first[key] == second[key] for key in ("orientations", "reflections"))
         if alike and first["parameters"] != second["parameters"]:
-            print(f"  NOT THE SAME: {first['engine']} has {first['parameters']} parameters, ", end="")
+            print(f"  DIFFERENT NETWORKS: {first['engine']} has {first['parameters']} parameters, ", end="")
             print(f"{second['engine']} has {second['parameters']}", flush=True)
     return results
 

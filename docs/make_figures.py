@@ -1,7 +1,7 @@
-"""The pictures of the documentation, drawn with the library itself: `python docs/make_figures.py` writes docs/figures/.
+"""The figures of the documentation, drawn with the library itself: `python docs/make_figures.py` writes docs/figures/.
 
-Those of borders and of speed show what benchmarks/borders.py and benchmarks/speed.py have measured. That of cells,
-isbi, is drawn only when it is named: it needs the files of the ISBI 2012 challenge in the directory SFCNN_DATA.
+The figures of borders and speed show the results of benchmarks/borders.py and benchmarks/speed.py. The figure of cells,
+isbi, is drawn only if named: it needs the files of the ISBI 2012 challenge in the directory SFCNN_DATA.
 """
 
 import argparse
@@ -33,7 +33,7 @@ KERNEL = 9
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """A figure that needs no screen."""
+    """A figure that needs no display."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -60,20 +60,20 @@ def letter(size: int) -> Tensor:
 
 
 def weight_index(basis: Basis, ring: int, frequency: int) -> int:
-    """Where the weight of an atom stands, of its real part if it has two."""
+    """The index of the weight of an atom, of its real part if it has two."""
     before = basis.harmonics[: basis.harmonics.index((ring, frequency))]
     return sum(2 if k else 1 for _, k in before)
 
 
 def edge_detector(layer: LiftConv2d) -> None:
-    """Make the first filter of a layer the atom k = 1 on the ring of radius 2: an edge, seen from one side."""
+    """Set the first filter of a layer to the atom k = 1 on the ring of radius 2: a directed edge detector."""
     with torch.no_grad():
         layer.weight.zero_()
         layer.weight[0, 0, weight_index(layer.basis, 2, 1)] = 1.0
 
 
 def steering_figure(kernel_size: int = KERNEL) -> "Figure":
-    """A filter as a sum of atoms, and the same atoms with turned phases as the turned filter."""
+    """A filter as a sum of atoms, and the rotated filter as the sum of the same atoms with shifted phases."""
     basis = resolve_basis("bandlimited", kernel_size)
     atoms = ((2, 0, 0.6), (2, 1, 1.0), (3, 2, 0.8))  # ring, frequency, weight
     weights = torch.zeros(len(atoms), basis.size, dtype=torch.float64)
@@ -89,7 +89,7 @@ def steering_figure(kernel_size: int = KERNEL) -> "Figure":
             phase = str(-frequency * angle).replace("-", "−")
             show(axes, part, limit, f"μ = {ring}, k = {frequency}: phase {phase}°")
         show(axes_row[-1], parts.sum(0), limit, f"their sum: the filter at {angle}°")
-        axes_row[0].set_ylabel(f"turned by {angle}°", fontsize=8)
+        axes_row[0].set_ylabel(f"rotated by {angle}°", fontsize=8)
     return figure
 
 
@@ -107,10 +107,10 @@ def responses(images: Tensor, kernel_size: int = KERNEL) -> tuple[Tensor, Tensor
 
 
 def responses_figure(size: int = 65, kernel_size: int = KERNEL) -> "Figure":
-    """What each layer makes of an image, and of the image turned by one step of the orientations."""
+    """The output of each layer for an image, and for the image rotated by one orientation step."""
     step = 2 * math.pi / ORIENTATIONS
     image = letter(size)
-    pictures = (("the image", image), (f"turned by {math.degrees(step):g}°", rotate(image, step)))
+    pictures = (("the image", image), (f"rotated by {math.degrees(step):g}°", rotate(image, step)))
     found = {name: (picture[0, 0], *responses(picture, kernel_size)) for name, picture in pictures}
     limits = [max(float(part.abs().max()) for part in parts) for parts in zip(*found.values(), strict=True)]
     figure = new_figure(11, 4.9)
@@ -134,7 +134,7 @@ def responses_figure(size: int = 65, kernel_size: int = KERNEL) -> "Figure":
 
 
 def soft_noise(size: int, count: int) -> Tensor:
-    """Random smooth images: (count, 1, size, size)."""
+    """Smooth random images: (count, 1, size, size)."""
     coarse = torch.rand(count, 1, size // 4 + 1, size // 4 + 1)
     return F.interpolate(coarse, size=(size, size), mode="bicubic", align_corners=True)
 
@@ -192,7 +192,7 @@ def errors_figure(step: float = 3.75, size: int = 61, seeds: int = 5) -> "Figure
     figure = new_figure(7.2, 4.2)
     axes = figure.subplots()
     for (name, errors), style in zip(errors_by_angle(degrees, size, seeds).items(), styles, strict=True):
-        axes.plot(degrees, [max(error, 1e-7) for error in errors], style, label=name)  # log of 0 is nowhere
+        axes.plot(degrees, [max(error, 1e-7) for error in errors], style, label=name)  # log of 0 cannot be drawn
     axes.set_yscale("log")
     axes.set_xticks(range(0, 181, 45))
     axes.set(xlabel="rotation of the image (degrees)", ylabel="relative equivariance error", xlim=(0, 180))
@@ -202,22 +202,22 @@ def errors_figure(step: float = 3.75, size: int = 61, seeds: int = 5) -> "Figure
     return figure
 
 
-#: Variants of benchmarks/borders.py, and what they are called in the figure.
+#: Variants of benchmarks/borders.py, and their names in the figure.
 VARIANTS = {
     "none": "square maps, 2×2 maximum",
-    "disk-blur": "maps end at a disk, blurred maximum",
-    "disk-blur-moves": "… and training digits moved by up to 2 pixels",
+    "disk-blur": "maps masked to a disk, blurred maximum",
+    "disk-blur-moves": "… and training digits shifted by up to 2 pixels",
 }
 BORDERS = Path(__file__).parents[1] / "benchmarks" / "results" / "borders.json"
 
 
 def around_the_circle(values: list[float]) -> list[float]:
-    """Values of the first quarter of a circle for all of it, with 360° at the end: quarter turns are exact."""
+    """Extend values of the first quarter to the full circle, including 360°: quarter turns are exact."""
     return [*values * 4, values[0]]
 
 
 def borders_panel(axes: "Axes", results: list[dict[str, Any]], key: str, title: str) -> None:
-    """Error against the angle, in bold the mean over seeds."""
+    """Error against the angle, with the mean over seeds in bold."""
     for number, (variant, name) in enumerate(VARIANTS.items()):
         found = [r for r in results if (r["variant"], r["basis"], r["kind"]) == (variant, "averaged", "steerable")]
         runs = [around_the_circle(r[key]) for r in found if key in r]
@@ -236,7 +236,7 @@ def borders_panel(axes: "Axes", results: list[dict[str, Any]], key: str, title: 
 
 
 def borders_figure(path: Path = BORDERS) -> "Figure":
-    """Test error at 24 angles after training on upright digits; on the right without the digits 6 and 9."""
+    """Test error at 24 angles after training on upright digits; on the right, without the digits 6 and 9."""
     results = json.loads(path.read_text(encoding="utf-8"))["results"]
     figure = new_figure(9.6, 4.2)
     left, right = figure.subplots(1, 2)
@@ -253,12 +253,12 @@ def atoms_figure(kernel_size: int = KERNEL) -> "Figure":
     return atoms_table("bandlimited", kernel_size)
 
 
-#: The filter of the picture: a channel of the first layer of the network for digits that comes with sfcnn.
+#: The filter in the figure: a channel of the first layer of the pretrained network for digits.
 CHANNEL = 1
 
 
 def filter_figure() -> "Figure":
-    """A learned filter at all orientations, and below each what it finds in a digit."""
+    """A learned filter at all orientations, with its response to a digit below each."""
     from sfcnn.classification.digits import load_digits
 
     network = sfcnn.load("mnist-rot", device="cpu").network
@@ -284,7 +284,7 @@ def filter_figure() -> "Figure":
         lower.imshow(found[index].numpy(), cmap="magma", vmin=0, vmax=float(found.max()))
         lower.set_xticks([])
         lower.set_yticks([])
-    for row, label in zip(grid, ("filter", "what it finds") * 2, strict=True):
+    for row, label in zip(grid, ("filter", "response") * 2, strict=True):
         row[1].set_ylabel(label, fontsize=8)
     title = f"A learned filter ({lift.kernel_size}×{lift.kernel_size} pixels) at its {lift.orientations} orientations"
     figure.suptitle(title, fontsize=9)
@@ -292,9 +292,9 @@ def filter_figure() -> "Figure":
 
 
 def isbi_figure(number: int = 24, trees: int = 200) -> "Figure":
-    """A held-out slice: membranes, cells and mistakes of the SFCNN that comes with sfcnn and of isbi2012-plain.
+    """A held-out slice: membranes, cells and errors of the pretrained SFCNN isbi2012 and of isbi2012-plain.
 
-    The cells of both are found by multicut with a forest that has learned from slices 1 to 20, as the networks have.
+    The cells of both are found by multicut with a forest trained on slices 1 to 20, like the networks.
     """
     from sfcnn.cells import ForestConfig, find_cells, learn_forest, truth_cells
     from sfcnn.cells.apply import run_forest
@@ -321,7 +321,7 @@ def isbi_figure(number: int = 24, trees: int = 200) -> "Figure":
 
 
 def speed_figure(section: str) -> "Figure":
-    """Time of a training step of each engine, by what was measured last."""
+    """Time of a training step of each engine, from the latest measurements."""
     benchmarks = BORDERS.parents[1]
     sys.path.insert(0, str(benchmarks))
     import report
@@ -341,12 +341,12 @@ FIGURES: dict[str, Callable[[], "Figure"]] = {
     "speed_size": lambda: speed_figure("size"),
 }
 
-#: Drawn when they are named: they need files that are not here, and minutes.
+#: Drawn only if named: they take minutes and need files that are not in the repository.
 ON_DEMAND: dict[str, Callable[[], "Figure"]] = {"isbi": isbi_figure}
 
 
 def main() -> None:
-    """Draw all pictures, or those named."""
+    """Draw all figures, or those named."""
     known = FIGURES | ON_DEMAND
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)} (default: all but isbi)")
@@ -354,7 +354,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.names or FIGURES:
         if name not in known:
-            parser.error(f"unknown picture {name!r}, choose one of {list(known)}")
+            parser.error(f"unknown figure {name!r}, choose one of {list(known)}")
         path = arguments.out / f"{name}.png"
         save_figure(known[name](), path, overwrite=True)
         print(f"wrote {path}")

@@ -1,9 +1,9 @@
-"""The picture that moves: a slice of electron microscopy turns, and two networks look for its membranes.
+"""The animation: a slice of electron microscopy rotates, and two networks detect its membranes.
 
-`python docs/make_loop.py --volume isbi2012/test-volume.tif` writes docs/figures/turning.webp. Each prediction is turned
-back and compared with that of the upright slice: what differs is red. The SFCNN is the one that comes with sfcnn. The
+`python docs/make_loop.py --volume isbi2012/test-volume.tif` writes docs/figures/turning.webp. Each prediction is
+rotated back and compared with that of the upright slice; differences are red. The SFCNN is the pretrained isbi2012. The
 U-Net, isbi2012-plain, has as many parameters and was trained with the same settings, for as many steps, on crops that
-were turned at random, as the SFCNN's were:
+were rotated at random like those of the SFCNN:
 
     sfcnn segment train --config src/sfcnn/pretrained/isbi2012-plain/config.yaml --out unet
 """
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
-SIDE = 256  # of the disk that is shown
-SEEN = 320  # what the networks see, so that the border of their input is far from the disk
+SIDE = 256  # of the disk shown
+SEEN = 320  # of the networks' input, so that its border is far from the disk
 FRAMES, MILLISECONDS = 60, 85
 GROUND, INK, FAINT = "#14171c", "#e8eaed", "#8b929b"
 COLORS = {"SFCNN": "#56b4e9", "plain U-Net": "#e69f00"}
-OFF = "#ff5a36"  # of what differs from the upright prediction
+OFF = "#ff5a36"  # colour of differences from the upright prediction
 
 Pictures = NDArray[np.float32]
 
@@ -46,7 +46,7 @@ def degrees(frames: int = FRAMES) -> list[float]:
 
 
 def rotate(image: Pictures, angle: float) -> Pictures:
-    """Turn an image (H, W) counter-clockwise by an angle in degrees."""
+    """Rotate an image (H, W) counter-clockwise by an angle in degrees."""
     return sfcnn.rotate(torch.from_numpy(image), math.radians(angle)).numpy()
 
 
@@ -57,7 +57,7 @@ def centre(image: Pictures, side: int) -> Pictures:
 
 
 def disk(side: int) -> NDArray[np.bool_]:
-    """The pixels (side, side) that stay in sight whatever the angle."""
+    """The pixels (side, side) that are visible at every angle."""
     axis = np.arange(side) - (side - 1) / 2
     return axis[:, None] ** 2 + axis**2 <= (side / 2 - 1) ** 2
 
@@ -69,26 +69,26 @@ def turned_back(
     seen: int = SEEN,
     side: int = SIDE,
 ) -> Pictures:
-    """Predictions (A, side, side) for the middle of an image turned by each angle, turned back by that angle."""
+    """Predictions (A, side, side) for the middle of an image rotated by each angle, rotated back by that angle."""
     found = [rotate(predict(centre(rotate(image, angle), seen)), -angle) for angle in angles]
     return np.stack([centre(one, side) for one in found])
 
 
 def errors(found: Pictures) -> NDArray[np.float64]:
-    """Mean |p_φ − p_0| in the disk, in per cent: (A,), for predictions (A, side, side), the first of them upright."""
+    """Mean |p_φ − p_0| in the disk, in per cent: (A,), for predictions (A, side, side), the first one upright."""
     inside = disk(found.shape[-1])
     return 100 * np.abs(found - found[0])[:, inside].mean(1, dtype=np.float64)
 
 
 def in_disk(colours: NDArray[Any]) -> NDArray[Any]:
-    """A picture (H, W, 3) of values in [0, 1] on the ground of the page, cut to a disk."""
+    """An image (H, W, 3) of values in [0, 1], cropped to a disk on the background colour."""
     from matplotlib.colors import to_rgb
 
     return np.where(disk(len(colours))[..., None], colours.clip(0, 1), to_rgb(GROUND))
 
 
 def tinted(found: Pictures, upright: Pictures) -> NDArray[Any]:
-    """Probabilities in grey, with what differs from the upright prediction in colour: (H, W, 3)."""
+    """Probabilities in grey, with differences from the upright prediction in colour: (H, W, 3)."""
     from matplotlib.colors import to_rgb
 
     part = np.clip(2 * np.abs(found - upright), 0, 1)[..., None]
@@ -105,19 +105,19 @@ def _picture(axes: "Axes", picture: NDArray[Any], title: str, color: str, below:
 def draw(
     index: int, image: Pictures, angles: Sequence[float], found: Mapping[str, Pictures], side: int = SIDE
 ) -> "Figure":
-    """One frame: the turned slice, each network's membranes turned back, and the error against the angle."""
+    """One frame: the rotated slice, each network's membranes rotated back, and the error against the angle."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 3.6), dpi=100, facecolor=GROUND)
     top = [figure.add_axes((0.015 + 0.333 * column, 0.36, 0.303, 0.56)) for column in range(3)]
     turned = centre(rotate(image, angles[index]), side)
     grey = np.repeat(turned[..., None], 3, axis=-1)
-    _picture(top[0], in_disk(grey), "the slice, turned", INK, f"{angles[index]:.0f}°", INK)
+    _picture(top[0], in_disk(grey), "rotated slice", INK, f"{angles[index]:.0f}°", INK)
     axes = figure.add_axes((0.075, 0.1, 0.9, 0.15), facecolor=GROUND)
     for place, (name, pictures) in zip(top[1:], found.items(), strict=True):
         values, color = errors(pictures), COLORS[name]
         shown = tinted(pictures[index], pictures[0])
-        _picture(place, shown, f"{name}, turned back", color, f"{values[index]:.1f} % off", OFF)
+        _picture(place, shown, f"{name}, rotated back", color, f"{values[index]:.1f} % off", OFF)
         axes.plot([*angles, 360], [*values, values[0]], color=color, linewidth=1.2, alpha=0.55)
         axes.plot(angles[: index + 1], values[: index + 1], color=color, linewidth=2)
         axes.plot(angles[index], values[index], "o", color=color, markersize=5, clip_on=False)
@@ -133,7 +133,7 @@ def draw(
 
 
 def render(figure: "Figure") -> Image.Image:
-    """A figure as a picture of its pixels."""
+    """Render a figure to an image."""
     page = io.BytesIO()
     figure.savefig(page, format="png", facecolor=figure.get_facecolor())
     return Image.open(page).convert("RGB")
@@ -142,8 +142,8 @@ def render(figure: "Figure") -> Image.Image:
 def main() -> None:
     """Predict at every angle, draw, and write the loop."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--volume", type=Path, required=True, help="TIFF stack, 4 nm a pixel, slices of 512×512")
-    parser.add_argument("--slice", type=int, default=15, help="its number, from 1 on")
+    parser.add_argument("--volume", type=Path, required=True, help="TIFF stack, 4 nm per pixel, slices of 512×512")
+    parser.add_argument("--slice", type=int, default=15, help="its number, counted from 1")
     parser.add_argument("--plain", default="isbi2012-plain", help="run of the plain U-Net")
     parser.add_argument("--out", type=Path, default=HERE / "figures" / "turning.webp")
     arguments = parser.parse_args()

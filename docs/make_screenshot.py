@@ -1,7 +1,7 @@
-"""The picture of the plugin in docs/napari.md: `python docs/make_screenshot.py docs/figures/napari.png`.
+"""The screenshot of the plugin in docs/napari.md: `python docs/make_screenshot.py docs/figures/napari.png`.
 
-It opens napari, opens the sample and the widget as a user does, segments one slice, and takes a picture of the window.
-Without a screen, Xvfb is one: `xvfb-run -s '-screen 0 1400x900x24' python docs/make_screenshot.py PICTURE.png`.
+It opens napari with the sample and the widget, as a user would, segments one slice, and takes a screenshot.
+Without a display, use Xvfb: `xvfb-run -s '-screen 0 1400x900x24' python docs/make_screenshot.py PICTURE.png`.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import napari
 import npe2
 from qtpy.QtWidgets import QApplication
 
-import sfcnn.viewer
+import sfcnn
 
 
 def register() -> None:
@@ -20,11 +20,11 @@ def register() -> None:
     manager = npe2.PluginManager.instance()
     manager.discover()
     if "sfcnn" not in manager:
-        manager.register(npe2.PluginManifest.from_file(Path(sfcnn.viewer.__path__[0]) / "napari.yaml"))
+        manager.register(npe2.PluginManifest.from_file(Path(sfcnn.__path__[0]) / "napari.yaml"))
 
 
 def process_events(seconds: float) -> None:
-    """Let the window draw itself."""
+    """Let the window redraw."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         QApplication.processEvents()
@@ -32,7 +32,7 @@ def process_events(seconds: float) -> None:
 
 
 def main() -> None:
-    """Write the picture."""
+    """Write the screenshot."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--slice", type=int, default=1, help="of the sample, counted from 0")

@@ -5,9 +5,12 @@
     vessels/images, vessels/masks  bright curved lines on noise, to train a segmentation network on
     new-vessels/                   another image of this kind
 
-docs/own-images.md explains the commands. Existing files are never overwritten.
+docs/own-images.md explains the commands. Existing files are never overwritten: the script then stops with exit code 2.
 """
 
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -39,27 +42,35 @@ def vessels(size: int, generator: np.random.Generator) -> tuple[Image.Image, Ima
     return Image.fromarray((255 * image).astype(np.uint8)), Image.fromarray(np.where(lines, 255, 0).astype(np.uint8))
 
 
-def save(image: Image.Image, path: Path) -> None:
-    """Write a new file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as file:
-        image.save(file, "png")
-
-
-def main(folder: Path = Path(), count: int = 24) -> None:
-    """Draw all images."""
+def draw(count: int) -> Iterator[tuple[Path, Image.Image]]:
+    """Yield all images and their file names."""
     generator = np.random.default_rng(0)
     for name in SHAPES:
         for number in range(count):
-            save(shape(name, 0, generator), folder / "my-images" / name / f"{number}.png")
+            yield Path("my-images", name, f"{number}.png"), shape(name, 0, generator)
         for number in range(3):
             angle = float(generator.uniform(0, 360))
-            save(shape(name, angle, generator), folder / "new-images" / f"{name}-{number}.png")
+            yield Path("new-images", f"{name}-{number}.png"), shape(name, angle, generator)
     for number in range(6):
         image, mask = vessels(64, generator)
-        save(image, folder / "vessels" / "images" / f"{number}.png")
-        save(mask, folder / "vessels" / "masks" / f"{number}.png")
-    save(vessels(96, generator)[0], folder / "new-vessels" / "0.png")
+        yield Path("vessels", "images", f"{number}.png"), image
+        yield Path("vessels", "masks", f"{number}.png"), mask
+    yield Path("new-vessels", "0.png"), vessels(96, generator)[0]
+
+
+def main(folder: Path = Path(), count: int = 24) -> None:
+    """Draw all images into a folder, unless one of the files exists."""
+    images = {folder / path: image for path, image in draw(count)}
+    for path in images:
+        if path.exists():
+            print(f"{path} already exists: move it away, or run this in another directory", file=sys.stderr)
+            raise SystemExit(2)
+    for path, image in images.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            image.save(file, "png")
+    for path, number in sorted(Counter(path.parent.resolve() for path in images).items()):
+        print(f"wrote {number} {'image' if number == 1 else 'images'} to {path}")
 
 
 if __name__ == "__main__":

@@ -52,6 +52,27 @@ def test_the_u_net_takes_a_folder_of_images_of_any_size(tmp_path: Path, capsys: 
     assert "% of the pixels of 2 are wrong" in capsys.readouterr().out
 
 
+def test_drawn_images_are_listed_and_never_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = example("draw_images")["main"]
+    monkeypatch.chdir(tmp_path)
+    main(count=2)
+    written = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    assert len(written) == 3 * 2 + 3 * 3 + 6 * 2 + 1
+    assert f"wrote 2 images to {tmp_path / 'my-images' / 'tee'}\n" in capsys.readouterr().out
+    Path("my-images/cross/0.png").unlink()
+    Path("my-images/tee/1.png").write_bytes(b"mine")
+    with pytest.raises(SystemExit) as stop:
+        main(count=2)
+    assert stop.value.code == 2
+    said = capsys.readouterr()
+    first = Path("my-images", "cross", "1.png")
+    assert (said.out, said.err) == ("", f"{first} already exists: move it away, or run this in another directory\n")
+    assert not Path("my-images/cross/0.png").exists()
+    assert Path("my-images/tee/1.png").read_bytes() == b"mine"
+
+
 def test_two_processes_print_the_losses_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

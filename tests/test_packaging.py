@@ -313,8 +313,8 @@ BROKEN = "#!/bin/sh\necho broken >&2\nexit 1\n"
 @pytest.mark.parametrize(
     ("variables", "reason"),
     [
-        ({"PATH": "nothing"}, "for want of a C++ compiler"),
-        ({"CXX": "./broken"}, "for want of a C++ compiler"),
+        ({"PATH": "nothing"}, "no working C++ compiler"),
+        ({"CXX": "./broken"}, "no working C++ compiler"),
         ({"SFCNN_KERNEL": "0"}, "SFCNN_KERNEL=0"),
     ],
 )

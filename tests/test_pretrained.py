@@ -105,11 +105,11 @@ def test_a_run_becomes_a_network_with_a_name(
     card = json.loads((made / "card.json").read_text(encoding="utf-8"))
     values = {(score["name"], score["images"].split()[1]): score["value"] for score in card["scores"]}
     assert values["error", "test"] == scores["errors"][0]
-    assert values["mean error of the angle", "test"] == scores["angle_error"]["mean"]
+    assert values["mean angle error", "test"] == scores["angle_error"]["mean"]
     learned = json.loads((trained / "pose.json").read_text(encoding="utf-8"))
-    assert values["median error of the angle", "validation"] == learned["angle_error"]["median"]
+    assert values["median angle error", "validation"] == learned["angle_error"]["median"]
     text = (made / "README.md").read_text(encoding="utf-8")
-    for words in ("20 test images, embedded digits", "Attribution-Share Alike 3.0", "look", "sfcnn classify pose"):
+    for words in ("20 test images, embedded digits", "Attribution-Share Alike 3.0", "upside", "sfcnn classify pose"):
         assert words in text
     monkeypatch.setattr(pretrained, "_HERE", Path("shipped").resolve())
     monkeypatch.setattr(pretrained, "PRETRAINED", read_purposes(Path("shipped")))
@@ -170,7 +170,7 @@ def test_mistakes_in_shipping_are_one_line(trained: Path, capsys: pytest.Capture
         assert stop.value.code == 2
         return capsys.readouterr().err.splitlines()[-1]
 
-    assert "nothing is known of a network 'mine'" in fails("run", "mine", "--scores", "scores.json")
+    assert "unknown network 'mine'" in fails("run", "mine", "--scores", "scores.json")
     assert "is not a run" in fails("elsewhere", "mnist-rot", "--scores", "scores.json")
     assert "No such file" in fails("run", "mnist-rot", "--scores", "nowhere.json")
     write_json(Path("other.json"), json.loads(Path("scores.json").read_text()) | {"run": "another"})

@@ -1,1 +1,1 @@
-"""What the documentation's site adds to the pages: commands, API, results, and the files that pages link to."""
+"""What the documentation site adds to the pages: commands, API, results, and linked files."""

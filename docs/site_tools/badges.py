@@ -1,6 +1,6 @@
-"""The badges of README: three small pictures that say what pyproject.toml says.
+"""The badges of the README: three small images generated from pyproject.toml.
 
-`python docs/site_tools/badges.py` draws them into docs/figures; nothing is loaded from other servers.
+`python docs/site_tools/badges.py` writes them to docs/figures; nothing is loaded from other servers.
 """
 
 import re
@@ -24,14 +24,14 @@ _SVG = """\
 
 
 def badge(label: str, text: str) -> str:
-    """Two words side by side, as SVG."""
+    """A label and a text side by side, as SVG."""
     left, right = (7 * len(part) + 12 for part in (label, text))
     sizes = {"width": left + right, "left": left - 3, "label_at": left / 2, "text_at": left + right / 2}
     return _SVG.format(label=label, text=text, **sizes)
 
 
 def badges() -> dict[str, str]:
-    """All of them, by file name."""
+    """All badges, by file name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (torch,) = re.findall(r"torch>=([\d.]+)", " ".join(project["dependencies"]))
     python = project["requires-python"].removeprefix(">=")

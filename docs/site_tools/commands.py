@@ -1,4 +1,4 @@
-"""The reference of commands: what every `sfcnn … --help` prints, so that it says what the program does."""
+"""The command reference, generated from `sfcnn … --help` so that it is always up to date."""
 
 import contextlib
 import io
@@ -30,14 +30,14 @@ def help_text(words: tuple[str, ...]) -> str:
     screen = mock.patch.dict(os.environ, {"COLUMNS": _WIDTH, "NO_COLOR": "1"})
     with screen, contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         cli.main([*words, "--help"])
-    text = re.sub(".\b", "", printed.getvalue()).strip()  # a terminal takes back what stands before a backspace
+    text = re.sub(".\b", "", printed.getvalue()).strip()  # a terminal erases the character before a backspace
     if not text.startswith("usage:"):
-        raise ValueError(f"sfcnn {' '.join(words)} --help prints no usage: {text[:80]!r}")
+        raise ValueError(f"sfcnn {' '.join(words)} --help does not print its usage: {text[:80]!r}")
     return text
 
 
 def reference() -> str:
-    """All commands as Markdown: a heading and the help of each."""
+    """All commands as Markdown, each with a heading and its help."""
     sections = []
     for words in commands():
         level = "#" * max(2, len(words) + 1)

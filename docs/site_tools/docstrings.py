@@ -1,7 +1,7 @@
-"""What the API reference needs to read docstrings as they are written here.
+"""Prepares this project's docstrings for the API reference.
 
-Attributes are documented in comments `#: …`, of which Griffe knows nothing, and examples stand in the text as they are
-typed, which Markdown takes for quotations.
+Attributes are documented by comments `#: …`, which Griffe does not read, and examples are not fenced, so that Markdown
+would render them as quotations.
 """
 
 import ast
@@ -15,7 +15,7 @@ _MARK = "#:"
 def comment_of(lines: list[str], first: int, last: int) -> str | None:
     """The comment of the statement from line `first` to line `last`, counted from 1.
 
-    It stands behind the statement, or in whole lines before it.
+    It follows the statement on its last line, or is on the lines before it.
 
     >>> comment_of(["#: the number", "#: of cats", "cats = 3", "dogs = 2  #: less"], 3, 3)
     'the number of cats'
@@ -34,13 +34,13 @@ def comment_of(lines: list[str], first: int, last: int) -> str | None:
 
 
 def fence_examples(text: str) -> str:
-    """Mark examples, from `>>>` to the next empty line, as code.
+    """Fence examples, from `>>>` to the next empty line, as code.
 
     >>> fence_examples("A sum.\\n\\n>>> 1 + 1\\n2")
     'A sum.\\n\\n```pycon\\n>>> 1 + 1\\n2\\n```'
     """
     lines: list[str] = []
-    margin: str | None = None  # of the example that is being read
+    margin: str | None = None  # of the current example
     for line in [*text.split("\n"), ""]:
         if margin is None and line.lstrip().startswith(">>>"):
             margin = line[: len(line) - len(line.lstrip())]
@@ -53,10 +53,10 @@ def fence_examples(text: str) -> str:
 
 
 class WrittenHere(Extension):
-    """Take comments for docstrings where an attribute has none, and mark examples as code."""
+    """Use comments as docstrings of attributes without one, and fence examples."""
 
     def on_attribute_instance(self, *, node: ast.AST | Any, attr: Attribute, agent: Any, **options: Any) -> None:
-        """Look around the attribute's lines in its file."""
+        """Look for a comment around the attribute's lines."""
         if attr.docstring is not None or not attr.lineno or isinstance(attr.filepath, list):
             return
         last = attr.endlineno or attr.lineno
@@ -65,6 +65,6 @@ class WrittenHere(Extension):
             attr.docstring = Docstring(comment, parent=attr)
 
     def on_object(self, *, obj: Object, loader: Any, **options: Any) -> None:
-        """Look into the docstring, once all is loaded."""
+        """Fence the examples of the docstring, once everything is loaded."""
         if obj.docstring is not None:
             obj.docstring.value = fence_examples(obj.docstring.value)

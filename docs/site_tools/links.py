@@ -1,10 +1,10 @@
-"""Links that work twice: in the repository, where pages point to any file, and on the site, which has its own.
+"""Links that work both in the repository, where pages link to any file, and on the site.
 
-Pages point to tests, examples and sources as `../tests/test_x.py`. On the site these are
+Pages link to tests, examples and sources as `../tests/test_x.py`. On the site these become
 
-    examples/…           the page of examples, which shows them all
+    examples/…           the page with all examples
     docs/notebooks/…     the page of the notebook
-    src/sfcnn/nn/…       the page of the API that has the module
+    src/sfcnn/nn/…       the API page of the module
     anything else        a page that shows the file, or the file itself if it is data
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
-#: Files that are copied as they are.
+#: Files that are copied unchanged.
 DATA = (".json", ".csv", ".png", ".yaml", ".toml", ".txt")
 
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
@@ -25,7 +25,7 @@ _ITEM = re.compile(r"^(?:[-*+]|\d+\.) ")
 
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:
-    """Apply `change` to the lines that are not in a block of code.
+    """Apply `change` to the lines outside code blocks.
 
     >>> print(outside_code("a\\n```\\na\\n```", str.upper))
     A
@@ -48,7 +48,7 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
 
 
 def targets(text: str) -> list[str]:
-    """Where the links and pictures of a page point to, without anchors; other sites are left out.
+    """The targets of the links and images of a page, without anchors and without other sites.
 
     >>> targets("[a](b.md#c) and ![d](e.png), [f](https://example.org)")
     ['b.md', 'e.png']
@@ -64,7 +64,7 @@ def targets(text: str) -> list[str]:
 
 
 def api_page(path: Path) -> str:
-    """The page and place of a module or package of sfcnn in the API reference.
+    """The page and anchor of a module or package of sfcnn in the API reference.
 
     >>> api_page(ROOT / "src/sfcnn/nn/conv.py")
     'api/nn.md#sfcnn.nn.conv'
@@ -81,7 +81,7 @@ def api_page(path: Path) -> str:
 
 
 def site_uri(path: Path) -> str:
-    """What a file or directory of the repository is on the site, as a path within docs/.
+    """The location of a file or directory of the repository on the site, as a path within docs/.
 
     >>> site_uri(ROOT / "docs/guide.md"), site_uri(ROOT / "examples/quickstart.py")
     ('guide.md', 'examples.md#quickstart')
@@ -107,12 +107,12 @@ def site_uri(path: Path) -> str:
 
 
 def rewrite(text: str, source: Path, uri: str) -> str:
-    """Point the links of the file `source`, shown as the page `uri`, to what they are on the site."""
+    """Rewrite the links of the file `source`, shown as the page `uri`, for the site."""
 
     def point(match: re.Match[str]) -> str:
         path = Path(os.path.normpath(source.parent / match[1]))
         if not path.is_relative_to(ROOT) or not path.exists():
-            return match[0]  # the strict build says that it leads nowhere
+            return match[0]  # the strict build reports broken links
         page, _, anchor = site_uri(path).partition("#")
         relative = os.path.relpath(page, PurePosixPath(uri).parent)
         return relative + (match[2] or (f"#{anchor}" if anchor else ""))
@@ -121,9 +121,9 @@ def rewrite(text: str, source: Path, uri: str) -> str:
 
 
 def indent_lists(text: str) -> str:
-    """Write lists as Python-Markdown needs them; elsewhere they are read with less.
+    """Format lists for Python-Markdown, which is stricter than others.
 
-    What belongs to an item is indented by four blanks, and an item of several paragraphs ends with an empty line.
+    The contents of an item are indented by four spaces, and an item of several paragraphs ends with an empty line.
 
     >>> print(indent_lists("1. one\\n\\n   more\\n2. two"))
     1. one

@@ -1,13 +1,13 @@
-"""Measured numbers inside sentences, read from the JSON files that the experiments and benchmarks wrote.
+"""Measured numbers in sentences, read from the JSON files written by experiments and benchmarks.
 
-A number in a page stands between two comments, which nobody sees in the rendered page:
+A number in a page is enclosed by two comments, which are invisible in the rendered page:
 
     a training step is <!-- n: speed.mnist_benchmark.train.ratio .1f -->9.2<!-- /n --> times as fast
 
-The first word is the number's name, the second its format (Python's; `,` if there is none). Names are made by the
-functions of `SOURCES` below, one for each file. `python docs/site_tools/results.py` fills in the pages of the
-repository; the site does the same when it is built and drops the comments. No line may begin with such a comment:
-Markdown would take the line for HTML.
+The first word is the number's name, the second its format (as in Python; default `,`). Names are defined by the
+functions in `SOURCES` below, one per file. `python docs/site_tools/results.py` updates the pages of the repository; the
+site does the same when it is built and drops the comments. No line may begin with such a comment: Markdown would treat
+the line as HTML.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def load(path: str) -> Any:
 
 
 def _ratio(above: dict[str, Any], below: dict[str, Any]) -> tuple[float, float, float]:
-    """Of two medians, with the range from the extremes of both sides."""
+    """The ratio of two medians, with the range from the extremes of both sides."""
     low, high = above["min_seconds"] / below["max_seconds"], above["max_seconds"] / below["min_seconds"]
     return above["median_seconds"] / below["median_seconds"], low, high
 
@@ -46,7 +46,7 @@ def _named(name: str, ratio: tuple[float, float, float]) -> Values:
 
 
 def speed() -> Values:
-    """`make bench`: milliseconds an image, seconds, gigabytes, ratios."""
+    """`make bench`: milliseconds per image, seconds, gigabytes, ratios."""
     sections = {name: section["results"] for name, section in load("benchmarks/results/speed.json")["sections"].items()}
     values: Values = {}
     engines = {"escnn": "escnn", "without-kernel": "pytorch", "auto": "sfcnn"}
@@ -86,12 +86,12 @@ def speed() -> Values:
 
 
 def cost() -> Values:
-    """Hours that the full-size experiments would take on two CPU cores, images times time; minutes of benchmarks."""
+    """Estimated hours of the full-size experiments on two CPU cores, images times time; minutes of benchmarks."""
     hours = {}
     for name in ("benchmark", "orientations", "generalization"):
         hours[name] = _training_hours(_config(name))
     settings = _config("isbi")
-    steps = settings["train"]["optimization"]["epochs"] * 100  # of an epoch, the default
+    steps = settings["train"]["optimization"]["epochs"] * 100  # steps per epoch, the default
     hours["isbi"] = len(settings["folds"]) * steps * value("speed.unet.sfcnn") / 3600
     sections = load("benchmarks/results/speed.json")["sections"]
     minutes = {f"bench_{name}": sections[name]["took_seconds"] / 60 for name in ("size", "plain")}
@@ -104,7 +104,7 @@ def _config(name: str) -> Any:
 
 
 def _training_hours(settings: dict[str, Any]) -> float:
-    """Of all steerable networks of an experiment on digits; the time of a step grows with Λ."""
+    """Training hours of all steerable networks of an experiment on digits; the time of a step grows with Λ."""
     train = settings["train"]
     runs = len(settings["seeds"]) * len(settings.get("variants", settings.get("augmentations", [0])))
     digits = sum(settings.get("train_images", [12_000 if train["images"].get("join_validation") else 10_000]))
@@ -129,7 +129,7 @@ def facts() -> Values:
 
 
 def _by_angle(name: str) -> Values:
-    """Errors by network, as `sfcnn` and `cnn` or `cnn-channels`, and by augmentation."""
+    """Errors by network (`sfcnn`, `cnn` or `cnn-channels`) and augmentation."""
     found = load(f"results/{name}.json")
     values: Values = {"minutes": found["wall_seconds"] / 60, "seconds": found["wall_seconds"]}
     short = {"steerable": "sfcnn", "plain-parameters": "cnn", "plain-channels": "cnn-channels"}
@@ -161,7 +161,7 @@ def benchmark() -> Values:
 
 
 def isbi() -> Values:
-    """Scores by network and by what makes the cells."""
+    """Scores by network and method for cells."""
     found = load("results/isbi.json")
     values: Values = {"minutes": found["wall_seconds"] / 60}
     short = {"steerable": "sfcnn", "plain-parameters": "unet", "plain-effective-channels": "unet-wide"}
@@ -176,7 +176,7 @@ def isbi() -> Values:
 
 
 def card(name: str) -> Values:
-    """Scores of a network that comes with sfcnn, by their first name in its card."""
+    """Scores of a pretrained network, by their name in its card; the first of equal names."""
     found = load(f"src/sfcnn/pretrained/{name}/card.json")
     values: Values = {"parameters": found["parameters"], "minutes": found["seconds"] / 60}
     for score in found["scores"]:
@@ -185,7 +185,7 @@ def card(name: str) -> Values:
 
 
 def scores(name: str) -> Values:
-    """Of `sfcnn segment score … --out results/NAME.json`."""
+    """Scores from `sfcnn segment score … --out results/NAME.json`."""
     found = load(f"results/{name}.json")
     return {
         f"{score}{suffix}": found[score][key]
@@ -219,13 +219,13 @@ def first_minutes() -> Values:
 
 
 def overhead() -> Values:
-    """`python benchmarks/overhead.py`: milliseconds of a step, and per cent of it."""
+    """`python benchmarks/overhead.py`: milliseconds per step, and per cent of it."""
     found = load("benchmarks/results/overhead.json")
     return {"ms": 1e3 * found["overhead_seconds_per_step"], "percent": 100 * found["overhead_part"]}
 
 
 def equivariance() -> Values:
-    """`python benchmarks/equivariance.py`: mean errors by preset and pictures; `resampled.` compares as escnn does."""
+    """`python benchmarks/equivariance.py`: mean errors by preset and images; `resampled.` compares as escnn does."""
     short = {"e2cnn default": "e2cnn", "sfcnn bandlimited": "bandlimited", "sfcnn averaged": "averaged"}
     short["sfcnn paper"] = "paper"
     values: Values = {}
@@ -237,7 +237,7 @@ def equivariance() -> Values:
 
 
 def borders() -> Values:
-    """`python benchmarks/borders.py`: means over seeds with averaged filters; `first.` is the first seed alone."""
+    """`python benchmarks/borders.py`: means over seeds with averaged filters; `first.` is the first seed only."""
     results = load("benchmarks/results/borders.json")["results"]
     values: Values = {}
     for basis, prefix in (("averaged", ""), ("bandlimited", "bandlimited.")):
@@ -276,7 +276,7 @@ def engines() -> Values:
     assert checking.loader is not None
     module = importlib.util.module_from_spec(checking)
     checking.loader.exec_module(module)
-    with contextlib.redirect_stdout(io.StringIO()):  # it also names the choices that were not the best
+    with contextlib.redirect_stdout(io.StringIO()):  # it also prints the choices that were not optimal
         found = module.check(load("benchmarks/results/engines-check.json")["records"])
     values: Values = {}
     for name, summary in found.items():
@@ -290,7 +290,7 @@ def engines() -> Values:
 
 
 def roofline() -> Values:
-    """`python benchmarks/roofline.py`: billions of multiply-adds a second."""
+    """`python benchmarks/roofline.py`: billions of multiply-adds per second."""
     parts = load("benchmarks/results/roofline.json")["parts"]
     names = {"peak": "matrix product", "atoms": "conv2d with", "adjoint": "its adjoint"}
     return {
@@ -299,7 +299,7 @@ def roofline() -> Values:
 
 
 def compilation() -> Values:
-    """`python benchmarks/compile.py`: how many times as fast as eager float32."""
+    """`python benchmarks/compile.py`: speed relative to eager float32."""
     results = load("benchmarks/results/compile.json")["results"]
     over = {(r["case"].split(",")[0], r["engine"], r["mode"]): r["eager_over"] for r in results}
     compiled = [value["compiled, float32"] for value in over.values()]
@@ -322,7 +322,7 @@ def compilation() -> Values:
 
 
 def export() -> Values:
-    """`python benchmarks/export.py`: milliseconds an image, megabytes."""
+    """`python benchmarks/export.py`: milliseconds per image, megabytes."""
     found = load("benchmarks/results/export.json")["results"]
     cases = {"mnist_benchmark, Λ = 16, 28×28, batch 16": "benchmark", "membrane_unet, Λ = 8": "unet"}
     cases["mnist_benchmark, Λ = 4"] = "benchmark4"
@@ -332,6 +332,27 @@ def export() -> Values:
         unit = 1e3 / result["images"][0]
         values |= {f"{short}.{form}": unit * seconds for form, seconds in result["seconds"].items()}
         values |= {f"{short}.{form}.megabytes": size for form, size in result["megabytes"].items()}
+    return values
+
+
+def reactions() -> Values:
+    """`python benchmarks/reactions.py`: seconds until the page shows the new predictions."""
+    return {
+        name: found["median"] for name, found in load("benchmarks/results/reactions.json")["seconds"]["browser"].items()
+    }
+
+
+def volume() -> Values:
+    """`python benchmarks/volume.py --only workers`: seconds, and how many times as fast as one thread."""
+    found = load("benchmarks/results/volume.json")["workers"]
+    values: Values = {"slices": found["slices"], "side": found["side"]}
+    for way in found["ways"]:
+        short = way.replace(" ", "_")
+        values |= {f"{short}.seconds": found["ways"][way]["seconds"], f"{short}.faster": found["faster"][way]}
+        values |= {
+            f"{short}.slice": found["faster_per_slice"][way],
+            f"{short}.start": found["ways"][way]["start_seconds"],
+        }
     return values
 
 
@@ -377,6 +398,8 @@ SOURCES: dict[str, Callable[[], Values]] = {
     "compilation": compilation,
     "export": export,
     "importing": importing,
+    "reactions": reactions,
+    "volume": volume,
     "initialization": initialization,
 }
 
@@ -387,7 +410,7 @@ def _values(source: str) -> Values:
 
 
 def value(name: str) -> float:
-    """The number called `SOURCE.NAME`; a ValueError says which there are."""
+    """The number called `SOURCE.NAME`; raise a ValueError that lists the available ones if there is none."""
     source, _, rest = name.partition(".")
     if source not in SOURCES:
         raise ValueError(f"{name}: no source {source!r}; there are {', '.join(SOURCES)}")
@@ -398,7 +421,7 @@ def value(name: str) -> float:
 
 
 def written(name: str, style: str | None = None) -> str:
-    """The number as the pages write it; small powers of ten as 3·10⁻⁶ with the style `power`."""
+    """The number as text; as 3·10⁻⁶ with the style `power`."""
     number = value(name)
     if style == "power":
         digits, exponent = f"{number:.0e}".split("e")
@@ -407,7 +430,7 @@ def written(name: str, style: str | None = None) -> str:
 
 
 def fill(text: str) -> str:
-    """Write every number of a page anew."""
+    """Update every number of a page."""
     return _NUMBER.sub(lambda match: f"{match[1]}{written(match[2], match[3])}{match[5]}", text)
 
 
@@ -421,7 +444,7 @@ def plain(text: str) -> str:
 
 
 def names(text: str) -> Iterable[str]:
-    """The numbers that a page has."""
+    """The names of the numbers in a page."""
     return (match[2] for match in _NUMBER.finditer(text))
 
 

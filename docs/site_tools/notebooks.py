@@ -1,6 +1,6 @@
-"""Notebooks as pages of the site: their text, code and outputs as Markdown, and their pictures as files.
+"""Notebooks as pages of the site: text, code and outputs as Markdown, and images as files.
 
-Nothing is executed: a page shows the outputs that were saved with the notebook, which `make notebooks` renews.
+Nothing is executed: a page shows the outputs saved in the notebook, which `make notebooks` updates.
 """
 
 import base64
@@ -24,7 +24,7 @@ def _joined(lines: str | list[str]) -> str:
 
 
 def _picture(cell: Cell) -> tuple[str, bytes] | None:
-    """The ending and the bytes of a cell's picture, if it has drawn one."""
+    """The file extension and the bytes of a cell's image, if there is one."""
     for output in cell.get("outputs", []):
         for ending in ("png", "jpeg"):
             data = output.get("data", {}).get(f"image/{ending}")
@@ -34,7 +34,7 @@ def _picture(cell: Cell) -> tuple[str, bytes] | None:
 
 
 def _fence(language: str, text: str) -> str:
-    """A block of code.
+    """A fenced code block.
 
     >>> _fence("text", "two\\n\\n")
     '~~~text\\ntwo\\n~~~'
@@ -43,7 +43,7 @@ def _fence(language: str, text: str) -> str:
 
 
 def _outputs(cell: Cell, name: str, about: str) -> Iterator[str]:
-    """What a cell printed, in one block, then its picture."""
+    """The printed output of a cell in one block, then its image."""
     printed = [_joined(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream"]
     if printed:
         yield _fence("text", "".join(printed))
@@ -53,7 +53,7 @@ def _outputs(cell: Cell, name: str, about: str) -> Iterator[str]:
 
 
 def page(path: Path) -> str:
-    """A notebook as Markdown, with a link to the file itself under its title. Pictures are named as in `pictures`."""
+    """A notebook as Markdown, with a link to the file below its title. Images are named as in `pictures`."""
     parts: list[str] = []
     heading = ""
     for number, cell in enumerate(read_cells(path)):
@@ -70,6 +70,6 @@ def page(path: Path) -> str:
 
 
 def pictures(path: Path) -> dict[str, bytes]:
-    """The picture of each cell that has one, by the name of its file: NAME-7.png is that of cell 7, from 0 on."""
+    """The images of all cells by file name: NAME-7.png is that of cell 7, counted from 0."""
     drawn = {number: _picture(cell) for number, cell in enumerate(read_cells(path))}
     return {f"{path.stem}-{number}.{picture[0]}": picture[1] for number, picture in drawn.items() if picture}

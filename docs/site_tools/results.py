@@ -1,9 +1,8 @@
-"""Measured tables and numbers in README and docs, made from the JSON files that the experiments and benchmarks wrote.
+"""Measured tables and numbers in README and docs, generated from the JSON files of experiments and benchmarks.
 
-A table stands between two comments, `<!-- results: NAME -->` and `<!-- end of results -->`, a number in a sentence
-between two others (`site_tools.measured`). The site makes them anew whenever it is built; `python
-docs/site_tools/results.py` does the same for the pages in the repository, and tests/test_docs.py notices if it was not
-done.
+A table is enclosed by two comments, `<!-- results: NAME -->` and `<!-- end of results -->`, a number in a sentence by
+two others (`site_tools.measured`). The site regenerates them whenever it is built; `python docs/site_tools/results.py`
+does the same for the pages in the repository, and tests/test_docs.py checks that they are up to date.
 """
 
 import re
@@ -19,19 +18,19 @@ from site_tools import measured, tables  # noqa: E402
 from site_tools.measured import load  # noqa: E402
 from site_tools.tables import markdown_table  # noqa: E402
 
-#: What may hold measured numbers.
+#: Pages that may contain measured numbers.
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 _BLOCK = re.compile(r"(<!-- results: (\S+) -->).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def _both(values: Iterable[Any]) -> str:
-    """The values that occur, each once, in order."""
+    """The distinct values, in order."""
     return ", ".join(dict.fromkeys(str(value) for value in values))
 
 
 def _took(seconds: float) -> str:
-    """A time as a person would say it.
+    """A duration in readable form.
 
     >>> _took(95), _took(4475)
     ('95 s', '75 minutes')
@@ -40,7 +39,7 @@ def _took(seconds: float) -> str:
 
 
 def _source(records: Sequence[dict[str, Any]]) -> str:
-    """Where numbers come from, of `sfcnn.io.provenance.provenance`."""
+    """The source of numbers, from records of `sfcnn.io.provenance.provenance`."""
     versions = [record["versions"] for record in records]
     packages = [f"{name} {_both(v[name] for v in versions)}" for name in ("sfcnn", "torch", "python")]
     commits = _both(f"`{record['commit']}`" for record in records if record["commit"])
@@ -112,7 +111,7 @@ def _benchmark_source(name: str, record: dict[str, Any], more: str = "") -> str:
 
 
 def _spread(median: float, values: Sequence[float], unit: float) -> str:
-    """A median with the least and the greatest."""
+    """A median with minimum and maximum."""
     return f"{unit * median:.1f} ({unit * min(values):.1f} … {unit * max(values):.1f})"
 
 
@@ -146,7 +145,7 @@ def compilation() -> str:
 
 
 def _beside_eager(result: dict[str, Any], form: str) -> str:
-    """Time of a form, and how many times as fast as eager float32 it is."""
+    """Time of a form, and its speed relative to eager float32."""
     if form not in result["seconds"]:
         return "–"
     time = _spread(result["seconds"][form], result["all_seconds"][form], 1e3 / result["images"][0])
@@ -154,7 +153,7 @@ def _beside_eager(result: dict[str, Any], form: str) -> str:
 
 
 def segmentation() -> str:
-    """A large image by tiles, and the way to cells (`benchmarks/segment.py`)."""
+    """A large image in tiles, and finding cells (`benchmarks/segment.py`)."""
     found = load("benchmarks/results/segmentation.json")
     large, cells, tile = found["large"], found["cells"], found["prediction"]
     size, by_engine = large["size"], tile["seconds_per_megapixel"]
@@ -181,7 +180,7 @@ def segmentation() -> str:
 
 
 def importing() -> str:
-    """What `import sfcnn` adds to `import torch` (`benchmarks/import_time.py`)."""
+    """Time of `import sfcnn` beyond `import torch` (`benchmarks/import_time.py`)."""
     found = load("benchmarks/results/import_time.json")
     rows = [
         [name if name == "torch" else f"{name}, beyond torch", _spread(times["median"], times["all"], 1e3)]
@@ -191,7 +190,7 @@ def importing() -> str:
 
 
 def borders() -> str:
-    """What borders, pooling and moves cost on turned digits and larger canvases (`benchmarks/borders.py`)."""
+    """Errors by borders, pooling and moves on rotated digits and larger canvases (`benchmarks/borders.py`)."""
     results = load("benchmarks/results/borders.json")["results"]
     rows, ends, pools = [], ("none", "disk", "background"), ("max", "blur")
     order = sorted({(r["basis"], ends.index(r["border"]), pools.index(r["pool"]), r.get("moves", 0)) for r in results})
@@ -206,7 +205,7 @@ def borders() -> str:
             [r["canvas"]["moved"] for r in found],
         ]
         upright, diagonal, worst, *canvases = (sum(values) / len(values) for values in columns)
-        # Measured later than the others.
+        # Missing in older results.
         rest = [(r["errors_without_6_9"][0], max(r["errors_without_6_9"])) for r in found if "off" in r]
         without = [f"{sum(values) / len(values):.1f}" for values in zip(*rest, strict=True)] or ["", ""]
         means = [f"{value:.1f}" for value in (upright, diagonal, worst)]
@@ -218,7 +217,7 @@ def borders() -> str:
     return f"{markdown_table(titles, rows)}\n\n*{source}; [every run](../benchmarks/results/borders.json).*"
 
 
-#: What is no experiment.
+#: Tables that are not of experiments.
 BENCHMARKS: dict[str, Callable[[], str]] = {
     "equivariance": equivariance,
     "speed": speed,
@@ -232,12 +231,12 @@ BENCHMARKS: dict[str, Callable[[], str]] = {
 
 
 def render(name: str) -> str:
-    """The table called `name` and where it comes from."""
+    """The table called `name` and its source."""
     return BENCHMARKS[name]() if name in BENCHMARKS else experiment(name)
 
 
 def refresh(text: str) -> str:
-    """Make every table and number of a page anew."""
+    """Update every table and number of a page."""
     return measured.fill(_BLOCK.sub(lambda match: f"{match[1]}\n\n{render(match[2])}\n\n{match[3]}", text))
 
 
@@ -247,7 +246,7 @@ def names(text: str) -> list[str]:
 
 
 def without_tables(text: str) -> str:
-    """A page without what `refresh` puts into it, for those who look for numbers that were typed."""
+    """A page without the output of `refresh`, to find numbers that were typed by hand."""
     return measured.without_numbers(_BLOCK.sub("", text))
 
 

@@ -1,4 +1,4 @@
-"""Short tables of measured numbers: the headline of README, speed, exactness, initial weights."""
+"""Short tables of measured numbers: the headline of the README, speed, exactness, initial weights."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str
 
 
 def _ms(name: str) -> str:
-    """Milliseconds with two digits at least."""
+    """Milliseconds with at least two digits."""
     return f"{value(name):.{1 if value(name) < 20 else 0}f} ms"
 
 
@@ -29,7 +29,7 @@ def _range(name: str) -> str:
 
 
 def _networks() -> list[list[str]]:
-    """Times of the paper's classifiers, a row for each mode."""
+    """Times of the paper's classifiers, one row per mode and network."""
     rows = []
     for mode, what in (("train", "training step"), ("eval", "evaluation")):
         for name in ("mnist_benchmark", "mnist_baseline"):
@@ -39,7 +39,7 @@ def _networks() -> list[list[str]]:
 
 
 def _conditions() -> str:
-    """Where the times of `make bench` come from, in one sentence."""
+    """The conditions of `make bench` in one phrase."""
     section = load("benchmarks/results/speed.json")["sections"]["mnist"]
     versions = section["versions"]
     return (
@@ -49,7 +49,7 @@ def _conditions() -> str:
 
 
 def speed_overview() -> str:
-    """Time and memory beside escnn, with and without the compiled kernel (`make bench`)."""
+    """Time and memory compared with escnn, with and without the compiled kernel (`make bench`)."""
     unet = [f"{written(f'speed.unet.{engine}', '.1f')} s" for engine in ("pytorch", "sfcnn")]
     ratio = f"without / with the kernel {_range('speed.unet.ratio')}"
     memory = [f"{written(f'speed.memory.{engine}', '.2f')} GB" for engine in ("escnn", "pytorch", "sfcnn")]
@@ -65,7 +65,7 @@ def speed_overview() -> str:
 
 
 def plain() -> str:
-    """A steerable network beside plain ones (`make bench`, section plain)."""
+    """A steerable network compared with plain ones (`make bench`, section plain)."""
     twins = {
         "channels": "the same channels",
         "parameters": "the same number of parameters",
@@ -79,7 +79,7 @@ def plain() -> str:
 
 
 def presets() -> str:
-    """Errors of the presets between quarter turns, beside e2cnn (`benchmarks/equivariance.py`)."""
+    """Errors of the presets between quarter turns, compared with e2cnn (`benchmarks/equivariance.py`)."""
     found = load("benchmarks/results/equivariance.json")
     main = [r for r in found["results"] if r["measure"] == "exact" and r["kernel_sizes"] == [7, 7, 5]]
     numbers = {(r["network"], r["textures"]): f"{r['mean']:.4f} ± {r['standard_error']:.4f}" for r in main}
@@ -95,7 +95,7 @@ def presets() -> str:
 
 
 def roofline() -> str:
-    """How near the parts and layers come to the peak (`benchmarks/roofline.py`)."""
+    """How close the parts and layers come to the peak (`benchmarks/roofline.py`)."""
     found = load("benchmarks/results/roofline.json")
     parts = [[name, f"{rate:.2g}"] for name, rate in found["parts"].items()]
     layers = [
@@ -115,7 +115,7 @@ def roofline() -> str:
 
 
 def _power(number: float) -> str:
-    """Two digits, and a power of ten beyond a thousand.
+    """Two digits, with a power of ten from 1000 on.
 
     >>> _power(0.0262), _power(34.2), _power(210.4), _power(12345.0)
     ('0.026', '34', '210', '1.2·10⁴')
@@ -137,7 +137,7 @@ def _growth_number(number: float) -> str:
 
 
 def initial_gains() -> str:
-    """Factor of the variance per layer on constant maps (`benchmarks/initialization.py`)."""
+    """Factor on the variance per layer for constant maps (`benchmarks/initialization.py`)."""
     gains = load("benchmarks/results/initialization.json")["constant_map_gains"]
     rows = [
         [f"{g['basis']} {g['kernel_size']}×{g['kernel_size']}", str(g["atoms"]), f"{g['coeff']:.2f}", f"{g['he']:.1f}"]
@@ -148,7 +148,7 @@ def initial_gains() -> str:
 
 
 def initial_growth() -> str:
-    """Growth of the variance in twelve layers (`benchmarks/initialization.py`)."""
+    """Growth of the variance over twelve layers (`benchmarks/initialization.py`)."""
     records = load("benchmarks/results/initialization.json")["records"]
     rows = []
     for basis in ("bandlimited", "paper"):
@@ -197,7 +197,7 @@ def _kept_by_preset(records: list[dict[str, Any]], scheme: str) -> list[str]:
 
 
 def headline() -> str:
-    """Accuracy, exactness and speed beside what others have, for README."""
+    """Accuracy, exactness and speed compared with others, for the README."""
     published = {row[0]: row[2] for row in load("results/benchmark.json")["table"]["rows"]}
     ours = [f"{value('equivariance.bandlimited.photos'):.4f} (default), {value('equivariance.averaged.photos'):.4f}"]
     exact = [written(f"facts.quarter_turns.{dtype}", "power") for dtype in ("float32", "float64")]
@@ -243,7 +243,7 @@ def headline() -> str:
 
 
 def _against_escnn() -> list[list[str]]:
-    """Rows of README's table."""
+    """Rows of the README's table."""
     rows = []
     for mode, what in (("train", "training step"), ("eval", "evaluation")):
         name = f"speed.mnist_benchmark.{mode}"
@@ -262,7 +262,7 @@ def _against_escnn() -> list[list[str]]:
 
 
 def last_tests() -> str:
-    """When all tests passed, from results/tests.json."""
+    """When all tests last passed, from results/tests.json."""
     lines = []
     for record in load("results/tests.json")["passed"]:
         lines.append(

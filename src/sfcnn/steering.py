@@ -1,11 +1,11 @@
-"""Steering: rotate a filter exactly by turning the phases of its weights (§3.1).
+"""Steering: rotate a filter exactly by shifting the phases of its weights (§3.1).
 
 A filter is Ψ = Re Σ_jk w_jk ψ_jk. Rotating it by θ multiplies each atom by a phase,
 
     ρ_θ Ψ = Re Σ_jk w_jk e^{−ikθ} ψ_jk,
 
-which in real arithmetic turns the pair of real weights of each atom by the angle kθ. The laws of rotations hold
-exactly, whatever the grid: ρ_0 = ρ_2π = identity and ρ_α ρ_β = ρ_{α+β}.
+which in real arithmetic rotates the pair of real weights of each atom by the angle kθ. The rotation laws hold exactly
+on any grid: ρ_0 = ρ_2π = identity and ρ_α ρ_β = ρ_{α+β}.
 """
 
 import math
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from sfcnn.harmonics import Basis, BasisLike, real_atoms, resolve_basis
 
-#: What to do instead of asking pixels to turn by other angles.
+#: The hint for errors about rotating pixels by other angles.
 PIXELS_NEED = (
     "the basis 'pixels' is for 1, 2 or 4 orientations (Λ), choose 'bandlimited', 'averaged' or 'paper' for others"
 )
 
-_MOST_ORIENTATIONS = 2**20  # far beyond what any memory holds features for
+_MOST_ORIENTATIONS = 2**20  # far more than fit in any memory
 
 
 def check_orientations(orientations: int) -> None:
@@ -46,7 +46,7 @@ def rotation_matrices(basis: Basis, angles: Tensor | Sequence[float]) -> Tensor:
     """
     angles = torch.as_tensor(angles, dtype=torch.float64, device="cpu")
     if basis.is_pixels and not torch.allclose(angles, (angles * 2 / math.pi).round() * (math.pi / 2)):
-        raise ValueError(f"pixels move onto pixels in quarter turns only: {PIXELS_NEED}")
+        raise ValueError(f"only quarter turns map pixels onto pixels: {PIXELS_NEED}")
     blocks = []
     for _, k in basis.harmonics:
         cos, sin = torch.cos(k * angles), torch.sin(k * angles)

@@ -175,7 +175,7 @@ class Trap:
 def test_a_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     path = tmp_path / "edges.safetensors"
     path.write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(DamagedStateError, match="not a whole state"):
+    with pytest.raises(DamagedStateError, match="not a complete state"):
         Forest.load(path)
 
 

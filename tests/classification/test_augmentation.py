@@ -192,5 +192,5 @@ def test_moving_turned_images_is_turning_moved_ones() -> None:
 
 @pytest.mark.parametrize("offsets", [torch.zeros(3, 2), torch.zeros(2, 2, dtype=torch.int64)])
 def test_offsets_of_moves_are_checked(offsets: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"expected whole offsets \(B, 2\) for 3 images, got torch"):
+    with pytest.raises(ValueError, match=r"expected integer offsets \(B, 2\) for 3 images, got torch"):
         move_each(torch.rand(3, 1, 4, 4), offsets)

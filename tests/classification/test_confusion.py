@@ -39,7 +39,7 @@ def test_names_and_numbers_are_readable(count: int, scale: int) -> None:
         assert box.height < cell
     rows = [label.get_window_extent() for label in axes.get_yticklabels()]
     assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(rows))  # none covers another
-    assert bar.get_ylabel() == "share of the true class"
+    assert bar.get_ylabel() == "fraction of the true class"
 
 
 def test_hundreds_of_classes_still_have_a_picture() -> None:

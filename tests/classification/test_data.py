@@ -25,10 +25,11 @@ def test_without_a_directory_the_message_says_what_to_do(dataset: str, monkeypat
     monkeypatch.delenv("SFCNN_DATA", raising=False)
     with pytest.raises(MissingDataError) as caught:
         load_splits(dataset)
-    base = dataset.removesuffix("-rot-regenerated")
+    base, other = dataset.removesuffix("-rot-regenerated"), "digits" if dataset == "mnist" else "digits-rot"
     assert str(caught.value) == (
-        f"data set {dataset} needs a directory with its files, and none was named: run sfcnn data fetch {base} "
-        "--data DIR, then pass --data DIR or set SFCNN_DATA; --images.dataset digits-rot needs no download"
+        f"data set {dataset} needs a directory with its files: run sfcnn data fetch {base} --data DIR, then pass "
+        f"--data DIR or set SFCNN_DATA. The data set {other} needs no download: train with --images.dataset {other}, "
+        f"or run an experiment with --train.images.dataset {other}"
     )
 
 

@@ -72,7 +72,7 @@ def test_a_missing_file_is_named_with_where_and_what_to_do(name: str, tmp_path: 
         read_mnist(tmp_path, COUNTS)
     assert str(caught.value) == (
         f"no file {name} or {name}.gz in {tmp_path}, {tmp_path / 'mnist'}: "
-        f"run sfcnn data fetch mnist --data {tmp_path}, or name another directory with --data or SFCNN_DATA"
+        f"run sfcnn data fetch mnist --data {tmp_path}, or choose another directory with --data or SFCNN_DATA"
     )
 
 

@@ -147,9 +147,9 @@ def message(config: ImagesConfig) -> str:
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
     assert "needs images.path" in message(ImagesConfig("folder"))
     assert message(settings(tmp_path / "nowhere")) == f"folder {tmp_path / 'nowhere'} does not exist"
-    assert "has no subfolders: make one for the images of each class" in message(settings(tmp_path))
+    assert "has no subfolders: create one for the images of each class" in message(settings(tmp_path))
     folder = numbered(tmp_path / "few", {"a": 2, "b": 9})
-    assert "class 'a' has too few images to split: 2, of which 1 are for validation and 1" in message(settings(folder))
+    assert "class 'a' has too few images to split: 2, with 1 held out for validation and 1" in message(settings(folder))
     assert load_folder_splits(settings(folder, test_share=0.0)).test.images.shape == (0, 1, 8, 8)
     shutil.rmtree(folder / "a")
     assert "has one class, 'b', expected at least 2" in message(settings(folder))

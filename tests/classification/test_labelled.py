@@ -19,5 +19,5 @@ def test_first_images() -> None:
     labelled = LabelledImages(torch.rand(5, 1, 2, 2), torch.arange(5))
     assert first_images(labelled, 3, "count").labels.tolist() == [0, 1, 2]
     assert len(first_images(labelled, 0, "count").images) == 5
-    with pytest.raises(ValueError, match="count must be at most 5, the number of such images, got 6"):
+    with pytest.raises(ValueError, match="count must be at most 5, the number of images available, got 6"):
         first_images(labelled, 6, "count")

@@ -54,9 +54,9 @@ def test_every_steerable_classifier_can_have_one(net: nn.Module, shape: tuple[in
 
 
 def test_others_cannot() -> None:
-    with pytest.raises(ValueError, match="a plain CNN has no orientations"):
+    with pytest.raises(ValueError, match="a plain CNN cannot predict angles, since it has no orientations"):
         make_readout(plain_classifier(SIZES), 10)
-    with pytest.raises(ValueError, match="a plain CNN has no orientations"):
+    with pytest.raises(ValueError, match="a plain CNN cannot predict angles, since it has no orientations"):
         make_readout(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), 10)
 
 
@@ -98,7 +98,7 @@ def test_a_readout_of_other_weights_is_refused(run: Path) -> None:
     state = read_state(run / "best.safetensors")
     state["model"]["head.0.weight"] += 1
     write_state(run / "best.safetensors", state)
-    with pytest.raises(ValueError, match=r"belongs to other weights than .* learn it again with `sfcnn classify pose"):
+    with pytest.raises(ValueError, match=r"belongs to other weights than .* train it again with `sfcnn classify pose"):
         load(run)
     assert load(run, pose=False).pose is None
 
@@ -113,7 +113,7 @@ def test_a_readout_that_does_not_fit_is_refused(run: Path) -> None:
         with pytest.raises(ValueError, match=r"pose\.safetensors does not fit the network of .*config\.yaml"):
             load(run)
     (run / "pose.safetensors").write_bytes(b"cut short")
-    with pytest.raises(ValueError, match=r"pose\.safetensors is not a whole state"):
+    with pytest.raises(ValueError, match=r"pose\.safetensors is not a complete state"):
         load(run)
 
 

@@ -152,7 +152,7 @@ def test_the_weights_minimise_the_loss() -> None:
 
 def test_mistakes_are_named(classifier: Classifier) -> None:
     splits = drawn_splits()
-    with pytest.raises(ValueError, match="turned by angles that nobody knows: learn angles from another data set"):
+    with pytest.raises(ValueError, match="rotated by unknown angles: learn angles from another data set"):
         learn_pose(classifier, replace(splits, angles=None))
     with pytest.raises(ValueError, match=r"drawings has the classes \('a', 'b'\), expected \('arrow', 'flag'\)"):
         learn_pose(classifier, replace(splits, classes=("a", "b")))
@@ -160,10 +160,10 @@ def test_mistakes_are_named(classifier: Classifier) -> None:
     with pytest.raises(ValueError, match="drawings has no validation images"):
         learn_pose(classifier, replace(splits, validation=empty))
     sizes = ClassifierSizes((5,), (4,), (4,))
-    with pytest.raises(ValueError, match="a plain CNN has no orientations to read an angle from"):
+    with pytest.raises(ValueError, match="a plain CNN cannot predict angles, since it has no orientations"):
         learn_pose(classifier_of(plain_classifier(sizes, classes=2)), splits)
     for few in (1, 2):
-        with pytest.raises(ValueError, match=rf"a network of {few} orientations \(Λ\) cannot tell an angle"):
+        with pytest.raises(ValueError, match=rf"a network with {few} orientations \(Λ\) cannot predict angles"):
             learn_pose(classifier_of(steerable_classifier(sizes, few, classes=2)), splits)
 
 

@@ -226,7 +226,7 @@ def test_an_evaluation_counts_what_is_predicted(shapes: Path, tmp_path: Path) ->
 
 
 def test_images_of_other_channels_are_refused(shapes: Path) -> None:
-    with pytest.raises(ValueError, match=r"takes images of 3 channels, got shape \(2, 1, 24, 24\)"):
+    with pytest.raises(ValueError, match=r"takes images with 3 channels, got shape \(2, 1, 24, 24\)"):
         load(shapes).predict(torch.rand(2, 1, 24, 24))
 
 

@@ -178,7 +178,7 @@ def test_a_batch_larger_than_the_set_is_the_set() -> None:
 
 
 def test_a_batch_that_cannot_be_shared_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="a batch of 8 images cannot be shared by 3 processes"):
+    with pytest.raises(ValueError, match="a batch of 8 images cannot be split over 3 processes"):
         task_of().batch(0, 0, Share(0, 3))
 
 

@@ -68,4 +68,4 @@ def test_a_mistake_is_one_line(make_run: MakeRun, fails: Fails) -> None:
     config.write_text(config.read_text(encoding="utf-8").replace("dataset: digits", "dataset: mnist"))
     assert "empty" in fails("classify", "evaluate", run, "--data", "empty")
     Path(run, "best.safetensors").write_bytes(b"cut short")
-    assert "best.safetensors is not a whole " in fails("classify", "evaluate", run)
+    assert "best.safetensors is not a complete " in fails("classify", "evaluate", run)

@@ -92,7 +92,7 @@ def test_a_run_is_resumed_with_the_classes_it_was_started_with(
     Path("new/hexagon").rename("shapes/hexagon")
     assert "folder shapes has the class 'hexagon', expected only ['circle'" in fails(*more[:-1], "3")
     before = files()
-    assert "run holds a run: pass --resume" in fails("classify", "train", *IMAGES, *MODEL, "--out", "run")
+    assert "run contains a run: pass --resume" in fails("classify", "train", *IMAGES, *MODEL, "--out", "run")
     assert files() == before
 
 

@@ -106,9 +106,9 @@ def test_what_is_known_of_other_sets_is_used(make_run: MakeRun, capsys: pytest.C
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"kind": "plain-channels"}, "a plain CNN has no orientations to read an angle from"),
-        ({"orientations": 1}, "a network of 1 orientations (Λ) cannot tell an angle: train one of at least 3"),
-        ({"orientations": 2}, "a network of 2 orientations (Λ) cannot tell an angle: train one of at least 3"),
+        ({"kind": "plain-channels"}, "a plain CNN cannot predict angles, since it has no orientations"),
+        ({"orientations": 1}, "a network with 1 orientations (Λ) cannot predict angles: train one with at least 3"),
+        ({"orientations": 2}, "a network with 2 orientations (Λ) cannot predict angles: train one with at least 3"),
     ],
 )
 def test_networks_that_cannot_are_refused(
@@ -130,7 +130,7 @@ def test_a_mistake_is_one_line(make_run: MakeRun, fails: Fails) -> None:
     assert "pose.safetensors exists: choose another name or pass --overwrite" in fails("classify", "pose", run)
     Image.new("L", (28, 28)).save("a.png")
     for words in (("predict", run, "a.png"), ("evaluate", run)):
-        assert "pose.safetensors is not a whole state" in fails("classify", *words)
+        assert "pose.safetensors is not a complete state" in fails("classify", *words)
     assert "run/pose.json" not in files()
     Path(run, "pose.safetensors").unlink()
     Path(run, "best.safetensors").unlink()

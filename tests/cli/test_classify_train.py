@@ -117,7 +117,7 @@ def test_a_run_is_neither_overwritten_nor_mixed(fails: Fails) -> None:
     assert train("--out", "run") == 0
     before = snapshot()
     message = fails("classify", "train", *TINY, "--out", "run")
-    assert "run holds a run: pass --resume to continue it, or choose another --out" in message
+    assert "run contains a run: pass --resume to continue it, or choose another --out" in message
     message = fails("classify", "train", *TINY, "--out", "run", "--resume", "--model.width", "0.2", "--seed", "7")
     assert "run was started with other settings: model.width was 0.1, not 0.2, seed was 0, not 7" in message
     assert snapshot() == before
@@ -202,7 +202,7 @@ def test_a_damaged_checkpoint_is_named(capsys: pytest.CaptureFixture[str]) -> No
     capsys.readouterr()
     assert main(["classify", "train", "--out", "run", "--resume"]) == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith(f"{newest} is not a whole ")
+    assert first.startswith(f"{newest} is not a complete ")
     assert first.endswith("; using the one before it")
     assert train("--out", "whole", "--optimization.epochs", "2") == 0
     assert_same_weights("run", "whole")
@@ -257,9 +257,9 @@ def test_the_old_name_of_the_command_does_the_same(capsys: pytest.CaptureFixture
         (["--out", "run", "--optimization.epochs", "0"], "epochs must be at least 1, got 0"),
         (["--out", "run", "--modle.width", "1"], "unrecognized arguments: --modle.width"),
         (["--out", "run", "--config", "nowhere.yaml"], "settings file nowhere.yaml does not exist"),
-        (["--out", "mine.txt"], "mine.txt is in use and holds no run: choose another --out"),
-        (["--out", "full"], "full is in use and holds no run: choose another --out"),
-        (["--out", "full", "--resume"], "full is in use and holds no run: choose another --out"),
+        (["--out", "mine.txt"], "mine.txt exists but does not contain a run: choose another --out"),
+        (["--out", "full"], "full exists but does not contain a run: choose another --out"),
+        (["--out", "full", "--resume"], "full exists but does not contain a run: choose another --out"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_made(

@@ -119,7 +119,7 @@ def test_show_keeps_an_existing_picture_unless_told(fails: Fails) -> None:
 
 
 def test_a_picture_of_nothing_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="at least one data set"):
+    with pytest.raises(ValueError, match="no data set to draw: at least one is needed"):
         preview_figure([])
 
 

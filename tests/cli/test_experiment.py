@@ -84,7 +84,9 @@ def test_runs_can_be_run_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed == [["n40-L1-s0", "open"], ["n40-L2-s0", "done"]]
     assert snapshot() == before
     assert sweep("orientations", "--only", "*-L1-*") == 0  # the last one that was open
-    assert "wrote sweep/orientations.json" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "already finished" not in said
+    assert "wrote sweep/orientations.json" in said
     after = snapshot()
     assert {name: after[name] for name in before} == before
 
@@ -95,6 +97,8 @@ def test_a_finished_experiment_is_shown_again(capsys: pytest.CaptureFixture[str]
     before = snapshot()
     assert sweep("orientations") == 0
     again = capsys.readouterr().out
+    assert again.startswith("2 of 2 runs were already finished\n")
+    assert " done, " not in again
     assert "epoch" not in again
     assert shown[shown.index("Test error") :] in again
     after = snapshot()
@@ -104,6 +108,22 @@ def test_a_finished_experiment_is_shown_again(capsys: pytest.CaptureFixture[str]
     assert {name: content for name, (content, _) in after.items() if name.endswith(".json")} == {
         name: content for name, (content, _) in before.items() if name.endswith(".json")
     }
+
+
+def test_finished_runs_are_counted_before_the_others_fail_for_lack_of_data(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sweep("orientations", "--only", "n40-L2-s0") == 0
+    capsys.readouterr()
+    monkeypatch.setattr("sfcnn.experiments.common.digit_splits", _no_data)
+    assert sweep("orientations") == 2
+    said = capsys.readouterr()
+    assert said.out == "1 of 2 runs were already finished\n"
+    assert said.err == "sfcnn: error: no digits\n"
+
+
+def _no_data(images: object, data: object) -> None:
+    raise ValueError("no digits")
 
 
 def test_epochs_that_follow_from_a_time_are_the_same_when_a_sweep_is_resumed(
@@ -186,19 +206,20 @@ def test_other_settings_in_the_same_directory_are_refused(fails: Fails) -> None:
         (["benchmark", "--only", "he-s9"], "no run 'he-s9', choose one of ['he-s0', "),
         (["benchmark", "--only", "he-s9", "--list"], "no run 'he-s9', choose one of ['he-s0', "),
         (["benchmark", "--variants", "[she]"], "unknown variant 'she', choose one of ['he', 'coeff', "),
-        (["benchmark", "--seeds", "[0, 0]"], "seeds must name at least one value and none twice, got [0, 0]"),
+        (["benchmark", "--seeds", "[0, 0]"], "seeds must have at least one value and no duplicates, got [0, 0]"),
         (["benchmark", "--seeds", "0"], "seeds: expected tuple, got 0"),
         (["benchmark", "--seed", "[0]"], "unrecognized arguments: --seed [0]"),
         (["benchmark", *TINY, "--processes", "0"], "processes must be at least 1, got 0"),
         (["benchmark", *TINY, "--processes", "many"], "processes"),
         (
             ["benchmark", *TINY, "--test_images", "1501"],
-            "test_images must be at most 1500, the number of such images, got 1501",
+            "test_images must be at most 1500, the number of images available, got 1501",
         ),
         (["benchmark", *TINY, "--config", "nowhere.yaml"], "settings file nowhere.yaml does not exist"),
         (["generalization", "--angles", "0"], "number of angles must be at least 1, got 0"),
         (["generalization", "--kinds", "[round]"], "unknown kind 'round', choose one of ['steerable', "),
         (["generalization", "--quick"], "data set mnist needs a directory with its files"),
+        (["generalization", "--quick"], "run an experiment with --train.images.dataset digits"),
         (["orientations", "--quick", "--data", "empty"], "empty"),
         (["symmetry", "--quick"], "data set mnist-rot-regenerated needs a directory with its files"),
         (["symmetry", "--only", "C8-s9"], "no run 'C8-s9', choose one of ['C8-s0', "),

@@ -144,7 +144,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(interior: np.ndarray, memb
         return fails("segment", "score", *words, *out)
 
     assert "missing.tif does not exist" in line("missing.tif", "truth.tif")
-    assert "page.tif is no TIFF or PNG file" in line("page.tif", "truth.tif")
+    assert "page.tif is not a TIFF or PNG file" in line("page.tif", "truth.tif")
     assert "few.tif is (2, 40, 40), but truth.tif is (3, 40, 40), expected the same size" in line(
         "few.tif", "truth.tif"
     )

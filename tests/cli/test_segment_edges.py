@@ -150,7 +150,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(texture: Texture, fails: F
 
     assert "missing.tif does not exist" in line(name="missing.tif")
     assert "missing.tif does not exist" in line(truth="missing.tif")
-    assert "page.tif is no TIFF or PNG file" in line("--image", "page.tif")
+    assert "page.tif is not a TIFF or PNG file" in line("--image", "page.tif")
     assert "truth.tif is (2, 72, 64), but few.tif is (1, 72, 64), expected the same size" in line(name="few.tif")
     assert "few.tif is (1, 72, 64), but membrane.tif is" in line("--image", "few.tif")
     assert "expected a two-valued mask" in line(truth="membrane.tif")

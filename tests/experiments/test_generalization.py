@@ -121,8 +121,8 @@ def test_the_figure_has_a_panel_per_network_and_a_line_per_augmentation() -> Non
     [
         ({"angles": 0}, "number of angles must be at least 1, got 0"),
         ({"angles": -1}, "angles must be at least 0, got -1"),
-        ({"kinds": ()}, r"kinds must name at least one value and none twice, got \[\]"),
-        ({"augmentations": ("none", "none")}, "augmentations must name at least one value and none twice"),
+        ({"kinds": ()}, r"kinds must have at least one value and no duplicates, got \[\]"),
+        ({"augmentations": ("none", "none")}, "augmentations must have at least one value and no duplicates"),
     ],
 )
 def test_settings_that_make_no_sweep_are_refused(change: dict[str, object], message: str) -> None:

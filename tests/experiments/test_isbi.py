@@ -115,6 +115,7 @@ def test_the_table_has_means_over_groups_and_the_figure_a_row_per_network(
     assert shown.title == "synthetic membranes (seed 0), scored on slices 10–12"
     assert [row[:2] for row in shown.rows[:4]] == [["SFCNN", name] for name in METHODS.values()]
     assert [row[5:7] for row in shown.rows[::4]] == [["2", "1"], ["4", "1"]]
+    assert all(0 < float(row[7]) < 5 for row in shown.rows)  # minutes, of runs of seconds
     figure = draw(settings, results, directory)
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["image", "true cells", "", *["membrane", "cells", "mistakes"] * 2]
@@ -143,8 +144,8 @@ def test_means_and_deviations_are_over_groups() -> None:
     ("change", "message"),
     [
         ({"folds": (0, 1)}, r"folds are counted from 1, got \[0, 1\]"),
-        ({"folds": ()}, "folds must name at least one value"),
-        ({"epochs": {"deep": 3}}, "epochs are for 'deep', expected one of the kinds"),
+        ({"folds": ()}, "folds must have at least one value"),
+        ({"epochs": {"deep": 3}}, "epochs are set for 'deep', expected one of the kinds"),
         ({"trees": 0}, "trees must be at least 1, got 0"),
     ],
 )

@@ -209,7 +209,7 @@ def test_a_process_that_was_killed_is_named(tmp_path: Path, monkeypatch: pytest.
             return future
 
     monkeypatch.setattr(sweep, "ProcessPoolExecutor", Pool)
-    with pytest.raises(ValueError, match=r"a process of the sweep was killed.*: run the same command to resume"):
+    with pytest.raises(ValueError, match=r"a process of the sweep was killed.*: run the command again to resume"):
         list(run_sweep(ORIENTATIONS, RUNS, tmp_path, None, processes=2))
 
 
@@ -251,7 +251,7 @@ def test_a_damaged_result_is_named(content: str, copy: Path) -> None:
 
 def test_too_many_test_images_are_noticed_before_training(tmp_path: Path) -> None:
     settings = replace(SETTINGS, test_images=1501)
-    with pytest.raises(ValueError, match="test_images must be at most 1500, the number of such images, got 1501"):
+    with pytest.raises(ValueError, match="test_images must be at most 1500, the number of images available, got 1501"):
         list(run_sweep(ORIENTATIONS, ORIENTATIONS.runs(settings), tmp_path, None))
     assert not list(tmp_path.iterdir())
 
@@ -307,9 +307,9 @@ def test_mean_and_deviation() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("seeds", (), r"seeds must name at least one value and none twice, got \[\]"),
-        ("seeds", (0, 1, 0), r"seeds must name at least one value and none twice, got \[0, 1, 0\]"),
-        ("orientations", (2, 2), r"orientations must name .* got \[2, 2\]"),
+        ("seeds", (), r"seeds must have at least one value and no duplicates, got \[\]"),
+        ("seeds", (0, 1, 0), r"seeds must have at least one value and no duplicates, got \[0, 1, 0\]"),
+        ("orientations", (2, 2), r"orientations must have .* got \[2, 2\]"),
         ("test_images", -1, "test_images must be at least 0, got -1"),
     ],
 )

@@ -216,12 +216,12 @@ def test_damaged_times_are_named(
 ) -> None:
     times = json.loads((done[0] / "times.json").read_text(encoding="utf-8"))
     (tmp_path / "times.json").write_text(damage(times), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"^[^\n]*times\.json does not hold the times of epochs: remove it"):
+    with pytest.raises(ValueError, match=r"^[^\n]*times\.json does not contain the times of epochs: remove it"):
         recall(SETTINGS, tmp_path)
 
 
 def test_too_many_test_images_are_noticed_before_anything_is_timed(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="test_images must be at most 1500, the number of such images, got 1501"):
+    with pytest.raises(ValueError, match="test_images must be at most 1500, the number of images available, got 1501"):
         prepare(replace(SETTINGS, test_images=1501), tmp_path, None, pytest.fail)
     assert not list(tmp_path.iterdir())
 
@@ -279,10 +279,10 @@ def test_the_figure_has_a_column_per_row() -> None:
     ("change", "message"),
     [
         ({"networks": ("C8", "C7")}, r"unknown network 'C7', choose one of \['C8', 'D4', "),
-        ({"networks": ()}, "networks must name at least one value and none twice"),
-        ({"budget_seconds": 0.0}, r"budget_seconds must be a time above 0, got 0\.0"),
-        ({"budget_seconds": float("nan")}, "budget_seconds must be a time above 0, got nan"),
-        ({"epochs": {"D4": 3}}, r"epochs are for 'D4', expected one of the networks \['C8', 'p4m', 'plain'\]"),
+        ({"networks": ()}, "networks must have at least one value and no duplicates"),
+        ({"budget_seconds": 0.0}, r"budget_seconds must be positive and finite, got 0\.0"),
+        ({"budget_seconds": float("nan")}, "budget_seconds must be positive and finite, got nan"),
+        ({"epochs": {"D4": 3}}, r"epochs are set for 'D4', expected one of the networks \['C8', 'p4m', 'plain'\]"),
         ({"epochs": {"C8": 0}}, "epochs of C8 must be at least 1, got 0"),
         ({"restrict_after": 6}, "restrict_after must be 0 .* got 6"),
         ({"views": 0}, "views must be a whole number from 1"),

@@ -140,7 +140,7 @@ def test_a_stack_cut_short_never_loses_slices_silently(tmp_path: Path) -> None:
 def test_a_wrong_file_is_named(content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "page.tif"
     path.write_bytes(content)
-    assert "is no TIFF or PNG file that can be read" in error_of(path)
+    assert "is not a TIFF or PNG file that can be read" in error_of(path)
     assert not caplog.records  # and nothing is said twice
     assert logging.getLogger("tifffile").propagate
 
@@ -186,7 +186,7 @@ def test_absurd_sizes_are_refused_before_memory_is_taken(tmp_path: Path) -> None
     with tifffile.TiffFile(path, mode="r+") as file:
         for name in ("ImageWidth", "ImageLength", "RowsPerStrip"):
             file.pages[0].tags[name].overwrite(200_000)  # type: ignore[union-attr]
-    assert "too small for the numbers (200000, 200000) that it announces" in error_of(path)
+    assert "too small for its stated shape (200000, 200000)" in error_of(path)
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,9 +237,9 @@ def test_files_are_replaced_only_if_told(tmp_path: Path) -> None:
     [
         (
             GREY.astype(np.int64),
-            r"cannot write numbers of type int64 to a\.tif, expected one of uint8, uint16, float32",
+            r"cannot write values of type int64 to a\.tif, expected one of uint8, uint16, float32",
         ),
-        (GREY > 1, "numbers of type bool"),
+        (GREY > 1, "values of type bool"),
         (
             GREY[None, None],
             r"expected slices \(Z, H, W\) or \(Z, C, H, W\) or an image \(H, W\) to write to a\.tif, got shape",
@@ -308,10 +308,10 @@ def test_pictures_that_make_no_sense_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"b\.png has transparent pixels"):
         read_image(tmp_path / "b.png")
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(ValueError, match=r"a\.png is damaged or cut short"):
+    with pytest.raises(ValueError, match=r"a\.png is damaged or truncated"):
         read_image(path)
     path.write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"a\.png is no TIFF or PNG file"):
+    with pytest.raises(ValueError, match=r"a\.png is not a TIFF or PNG file"):
         read_image(path)
     write_stack(tmp_path / "stack.tif", GREY)
     with pytest.raises(ValueError, match=r"stack\.tif has 5 slices, expected one image"):

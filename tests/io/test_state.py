@@ -172,7 +172,7 @@ def test_a_file_cut_at_any_length_is_noticed(directory: Path, whole: bytes) -> N
     path = directory / "cut.safetensors"
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(DamagedStateError, match=r"cut\.safetensors is not a whole state"):
+        with pytest.raises(DamagedStateError, match=r"cut\.safetensors is not a complete state"):
             read_state(path)
 
 
@@ -209,7 +209,7 @@ class Bomb:
 def test_a_pickle_is_refused_and_not_run(tmp_path: Path, save: Callable[[Any, Path], Any]) -> None:
     path, exploded = tmp_path / "pickle.safetensors", tmp_path / "exploded"
     save({"model": Bomb(exploded)}, path)
-    with pytest.raises(DamagedStateError, match="is not a whole state"):
+    with pytest.raises(DamagedStateError, match="is not a complete state"):
         read_state(path)
     assert not exploded.exists()
 
@@ -217,7 +217,7 @@ def test_a_pickle_is_refused_and_not_run(tmp_path: Path, save: Callable[[Any, Pa
 def test_a_foreign_or_missing_file_is_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.ones(2)}, tmp_path / "foreign.safetensors")  # whole, but without a state
     for name in ("foreign.safetensors", "missing.safetensors"):
-        with pytest.raises(DamagedStateError, match=rf"{name} is not a whole state"):
+        with pytest.raises(DamagedStateError, match=rf"{name} is not a complete state"):
             read_state(tmp_path / name)
 
 

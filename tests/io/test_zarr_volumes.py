@@ -95,9 +95,9 @@ def test_what_is_no_volume_is_refused_in_one_line(tmp_path: Path) -> None:
     for name, message in {
         "nowhere": "does not exist",
         "group": "it has raw: name one of these",
-        "four": "without names of axes",
-        "bad": "is no OME-Zarr volume that can be read",
-        "text.zarr": "is no OME-Zarr volume that can be read",
+        "four": "without axis names",
+        "bad": "is not an OME-Zarr volume that can be read",
+        "text.zarr": "is not an OME-Zarr volume that can be read",
     }.items():
         with pytest.raises(ValueError, match=message) as caught:
             ZarrVolume(tmp_path / name)

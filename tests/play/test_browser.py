@@ -29,6 +29,12 @@ pytestmark = pytest.mark.skipif(CHROMEDRIVER is None, reason="chromedriver is no
 
 WAIT = 120.0  # seconds, for machines that do other things as well
 
+#: Where the last thing on the page ends.
+LOWEST = """
+const parts = [...document.querySelectorAll("[role=tabpanel] *")];
+return Math.ceil(Math.max(...parts.map(part => part.getBoundingClientRect().bottom)));
+"""
+
 Answer = TypeVar("Answer")
 
 
@@ -57,7 +63,7 @@ def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield Server(process, address, places)
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=WAIT)
-        assert (process.returncode, said) == (0, "ended\n")
+        assert (process.returncode, said) == (0, "stopped\n")
         assert [str(path) for path in places.rglob("*") if path.is_file()] == []
         assert not list((places / "tmp").iterdir())
     finally:
@@ -124,9 +130,7 @@ def keep(browser: Any, name: str) -> None:
     if folder:
         browser.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
         time.sleep(1)  # until what moves has come to rest
-        browser.set_window_size(
-            1280, 160 + browser.execute_script("return document.querySelector('gradio-app, body').scrollHeight")
-        )
+        browser.set_window_size(1280, 160 + browser.execute_script(LOWEST))
         time.sleep(1)
         assert browser.save_screenshot(str(Path(folder) / f"play-{name}.png"))
         browser.set_window_size(1280, 1130)
@@ -184,13 +188,13 @@ def test_cells_of_the_sample_turn(browser: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.tif").write_text("not an image")
     find(browser, "#cells-file input[type=file]").send_keys(str(tmp_path / "notes.tif"))
     said = toast(browser)
-    assert "notes.tif is no TIFF or PNG file that can be read" in said
+    assert "notes.tif is not a TIFF or PNG file that can be read" in said
     assert "/tmp" not in said
     until(lambda: find(browser, "#cells-file button[aria-label*=emove], #cells-file button[aria-label*=lear]")).click()
     set_number(browser, "#cells-angle", 45)
     until(lambda: find(browser, "#segment")).click()
     until(lambda: "V_rand" in text(browser, "#cells-words"))
-    assert "turned by 45°" in text(browser, "#cells-words")
+    assert "rotated by 45°" in text(browser, "#cells-words")
     until(lambda: len(browser.find_elements("css selector", "img[src*='.png']")) >= 3)
     keep(browser, "cells")
 
@@ -216,7 +220,7 @@ def test_filters_and_features_are_shown(browser: Any) -> None:
     choose_tab(browser, "Inside")
     until(lambda: len(browser.find_elements("css selector", "#inside-features img")) == 3 * 17)
     assert len(browser.find_elements("css selector", "#inside-filters img")) == 16
-    assert "Turned by 90°" in text(browser, "#inside-words")
+    assert "Rotated by 90°" in text(browser, "#inside-words")
     keep(browser, "inside")
 
 

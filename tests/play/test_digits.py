@@ -64,7 +64,7 @@ def test_what_is_said_is_what_was_measured() -> None:
     steerable, plain = text.split("\n\n")
     assert "not exact" in steerable
     assert "change by up to 0.25" in steerable
-    assert "is 0.550 upright, 0.300 at 45°, and at worst 0.200 at 135°; 1 of 24 angles are misread" in steerable
+    assert "is 0.550 upright, 0.300 at 45°, and at worst 0.200 at 135°; 1 of 24 angles are misclassified" in steerable
     assert plain.startswith("**Plain.**")
 
 

@@ -16,12 +16,12 @@ def test_stacks_and_colours(tmp_path: Path) -> None:
     write_stack(tmp_path / "a.tif", stack)
     image, notes = read_upload(tmp_path / "a.tif")
     np.testing.assert_allclose(image, stack[0] / 65535)
-    assert notes == ("The first of 2 slices is taken.",)
+    assert notes == ("Only the first of 2 slices is used.",)
     Image.new("RGB", (50, 40), (255, 0, 0)).save(tmp_path / "red.png")
     image, notes = read_upload(str(tmp_path / "red.png"))
     assert image.shape == (40, 50)
     np.testing.assert_allclose(image, 0.299, atol=1e-6)
-    assert notes == ("Colours are turned to grey.",)
+    assert notes == ("Colours are converted to grey.",)
 
 
 def test_large_images_are_cut_to_their_middle() -> None:
@@ -41,10 +41,10 @@ def test_bad_uploads_are_sentences_without_directories(tmp_path: Path, monkeypat
     folder.mkdir()
     for name in ("text.png", "text.tif"):
         (folder / name).write_text("not an image")
-        with pytest.raises(ValueError, match="no TIFF or PNG file") as caught:
+        with pytest.raises(ValueError, match="not a TIFF or PNG file") as caught:
             read_upload(folder / name)
         said = sentence(caught.value)
-        assert said.startswith(f"{name} is no TIFF or PNG file that can be read")
+        assert said.startswith(f"{name} is not a TIFF or PNG file that can be read")
         assert str(tmp_path) not in said
     with pytest.raises(ValueError, match="choose an image first"):
         read_upload(None)

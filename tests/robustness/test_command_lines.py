@@ -158,7 +158,7 @@ def test_the_lines_are_right(line: list[str], workplace: Path, furnished: Conten
     """Else the test below would make mistakes in mistakes; those that must not train or download are refused for it."""
     answer = carried_out(line, workplace, furnished)
     refused = {
-        "taken": "taken is in use",
+        "taken": "taken exists but does not contain a run",
         "0": "processes must be",
         "nowhere": "nowhere",
         "fetch": "could not download",

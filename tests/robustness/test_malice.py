@@ -97,7 +97,7 @@ def test_nothing_in_a_file_is_run(
         answer = command(*line.split())
         assert not Path("exploded").exists()
         if "checkpoints" in place_of_it:  # a checkpoint that is none is passed over, and training starts anew
-            assert "000000001.safetensors is not a whole state" in answer.output
+            assert "000000001.safetensors is not a complete state" in answer.output
         else:
             assert answer.code == 2
             assert contents(tmp_path) == before

@@ -42,7 +42,7 @@ def test_damaged_ones_are_named_and_passed_over(tmp_path: Path) -> None:
     oldest.write_bytes(b"")
     said.clear()
     assert checkpoints.newest(said.append) is None
-    assert [line.rpartition("; ")[2] for line in said] == ["using the one before it"] * 2 + ["starting anew"]
+    assert [line.rpartition("; ")[2] for line in said] == ["using the one before it"] * 2 + ["starting from scratch"]
 
 
 def contents(directory: Path) -> dict[str, bytes]:

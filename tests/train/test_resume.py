@@ -159,5 +159,5 @@ def test_killed_while_the_settings_are_written(tmp_path: Path) -> None:
     (tmp_path / ".config-x.part.yaml").touch()
     check_directory(tmp_path, resume=True)
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(ValueError, match="is in use and holds no run"):
+    with pytest.raises(ValueError, match="exists but does not contain a run"):
         check_directory(tmp_path, resume=True)

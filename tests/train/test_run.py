@@ -94,7 +94,7 @@ def test_leftovers_of_a_killed_write_are_removed(tmp_path: Path) -> None:
 
 def test_a_directory_with_other_things_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("my own")
-    with pytest.raises(ValueError, match="in use and holds no run"):
+    with pytest.raises(ValueError, match="exists but does not contain a run"):
         check_directory(tmp_path, resume=True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -109,5 +109,5 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not fit the network"):
         load(tmp_path)
     write_state(tmp_path / "best.safetensors", {"other": 3})
-    with pytest.raises(ValueError, match="holds no weights"):
+    with pytest.raises(ValueError, match="does not hold the weights"):
         load(tmp_path)

@@ -1,6 +1,6 @@
 """A viewer without a screen: napari's own model of layers and sliders with our Qt widget, off-screen.
 
-The canvas needs OpenGL, which off-screen Qt has not; `test_window.py` opens whole windows on a virtual screen.
+The canvas needs OpenGL, which off-screen Qt has not; `test_plugin.py` opens a whole window on a virtual screen.
 """
 
 import importlib

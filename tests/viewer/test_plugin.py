@@ -36,6 +36,18 @@ def test_the_manifest_is_valid_and_where_napari_looks() -> None:
     assert [sample.key for sample in manifest.contributions.sample_data] == ["synthetic_membranes"]
 
 
+def test_napari_finds_the_plugin_without_importing_torch() -> None:
+    """Which takes seconds, and not everyone who opens napari wants to segment something."""
+    script = """
+import sys
+from npe2 import PluginManager
+PluginManager.instance().discover()
+print("sfcnn" in PluginManager.instance(), [name for name in ("sfcnn", "torch") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True []"
+
+
 def test_qt_is_imported_with_the_first_widget() -> None:
     """So that the module can be read where Qt's libraries are not installed."""
     script = "import sys, sfcnn.viewer.widget; print([name for name in ('PyQt6', 'napari') if name in sys.modules])"

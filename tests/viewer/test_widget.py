@@ -170,7 +170,7 @@ def test_mistakes_are_sentences(viewer: Any, widget: Any, segment: Segment, run:
     widget.network.value = OWN_RUN
     assert mistake() == "No run is chosen: choose a directory created by `sfcnn segment train`."
     widget.run.line_edit.value = str(tmp_path / "nothing")
-    assert mistake().startswith(f"No run {tmp_path / 'nothing'}: expected a directory that was trained in, or one of")
+    assert mistake().startswith(f"No run {tmp_path / 'nothing'}: expected a directory created by training, or one of")
     widget.run.line_edit.value = str(tmp_path)
     assert f"{tmp_path} is not a run, since it has no config.yaml" in mistake()
     widget.run.line_edit.value = str(find_run("mnist-rot"))

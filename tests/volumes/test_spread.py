@@ -105,6 +105,13 @@ def test_processes_give_what_one_process_gives(network: Segmenter, volume: Path,
 
 
 @pytest.mark.slow
+def test_processes_have_the_threads_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    with spread(2) as run:
+        assert dict(run(os.getenv, [("OMP_NUM_THREADS",)] * 2)) == {0: "3", 1: "3"}
+
+
+@pytest.mark.slow
 def test_a_call_that_kills_each_worker_is_given_up_and_the_others_are_made() -> None:
     with spread(2) as run:
         found = dict(run(end_process, [(number,) for number in range(4)]))

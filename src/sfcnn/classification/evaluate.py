@@ -1,4 +1,4 @@
-"""How often a classifier is wrong, on images as they are or turned by any angle (§4.1), and what it confuses."""
+"""Test error and confusion matrix of a classifier, on images as they are or rotated by any angle (§4.1)."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,41 +19,41 @@ _MOST_ANGLES = 36_000  # a hundredth of a degree apart
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How well one class is recognised, in per cent; NaN where nothing was counted."""
+    """Scores of one class, in per cent; NaN where undefined."""
 
     name: str
     images: int  #: of this class
-    error: float  #: part of them that was classified as another class
-    precision: float  #: part of the images classified as this class that are of it
-    recall: float  #: part of the images of this class that were classified as it
+    error: float  #: fraction of them that was classified as another class
+    precision: float  #: fraction of the images classified as this class that belong to it
+    recall: float  #: fraction of the images of this class that were classified as it
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Counts of a test at one or more angles."""
+    """Predicted classes of test images at one or more angles."""
 
     classes: tuple[str, ...]
     degrees: tuple[float, ...]
-    counts: Tensor  #: (angles, K, K), int64: images of class i that were classified as j, with all turned by each angle
-    angle_errors: AngleErrors | None = None  #: if angles were read and are known
+    counts: Tensor  #: (angles, K, K), int64: images of class i classified as j, rotated by each angle
+    angle_errors: AngleErrors | None = None  #: if angles were predicted and the true ones are known
 
     @property
     def images(self) -> int:
-        """How many images were tested, each at every angle."""
+        """Number of images, each tested at every angle."""
         return int(self.counts[0].sum())
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """Per cent of images that were classified wrongly, at each angle."""
+        """Percentage of misclassified images at each angle."""
         return tuple(100 * (self.images - int(matrix.trace())) / self.images for matrix in self.counts)
 
     @property
     def confusion(self) -> Tensor:
-        """(K, K), int64: images of class i that were classified as j, at all angles together."""
+        """(K, K), int64: images of class i classified as j, summed over all angles."""
         return self.counts.sum(0)
 
     def scores(self) -> list[ClassScore]:
-        """One for each class, at all angles together."""
+        """One for each class, over all angles."""
         counts = self.confusion.double()
         right, true, found = counts.diag(), counts.sum(1), counts.sum(0)
         return [
@@ -65,16 +65,16 @@ class Evaluation:
 
 
 def batches(net: nn.Module, images: Tensor, batch_size: int) -> Iterator[Tensor]:
-    """The parts of images (N, …) along their first axis, in [0, 1], of the precision and on the device of a network."""
+    """Batches of images (N, …) in [0, 1], in the precision and on the device of a network."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     like = next(net.parameters(), images[:0].float())
-    # The precision first: some devices have no float64.
+    # The precision first: some devices do not support float64.
     return (as_fraction(part).to(like.dtype).to(like.device) for part in images.split(batch_size))
 
 
 def even_degrees(count: int) -> tuple[float, ...]:
-    """`count` angles evenly spaced over the circle, in degrees, from 0 on.
+    """`count` angles evenly spaced over the circle, in degrees, starting at 0.
 
     >>> even_degrees(4)
     (0.0, 90.0, 180.0, 270.0)
@@ -98,18 +98,18 @@ def evaluate(
     pose: nn.Module | None = None,
     angles: Tensor | None = None,
 ) -> Evaluation:
-    """Count which class each image gets, its largest logit, with all images turned by each angle.
+    """Classify all images, rotated by each angle, and count the predicted classes.
 
     Args:
         net: a classifier, images (N, C, H, W) → logits (N, K).
-        labelled: images and the numbers of their classes.
-        classes: K names.
+        labelled: images and labels.
+        classes: K class names.
         degrees: angles, counter-clockwise.
         batch_size: images at a time.
         mode: how `sfcnn.rotate` resamples the images.
         progress: called with the fraction of the work done.
-        pose: a `PoseReadout` of the classifier's features, to read the angle of the class that each image gets.
-        angles: by how much each image is turned already, (N,) in radians, to compare with what is read.
+        pose: a `PoseReadout` of the classifier's features, to predict the angle for the predicted class.
+        angles: the rotation that each image already has, (N,) in radians, to compare predicted angles with.
     """
     total, size = len(labelled.labels), len(classes)
     if not total:
@@ -142,7 +142,7 @@ def evaluate(
 
 
 def _classes_and_angles(net: nn.Module, pose: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
-    """The class that each image gets and the angle that is read for it, each (B,) on the CPU."""
+    """The predicted class and angle of each image, each (B,) on the CPU."""
     features, pool, head = net.children()
     responses = features(images)  # (B, C, Λ, H, W)
     found = head(pool(responses)).argmax(1).cpu()
@@ -152,12 +152,12 @@ def _classes_and_angles(net: nn.Module, pose: nn.Module, images: Tensor) -> tupl
 def errors_by_angle(
     net: nn.Module, labelled: LabelledImages, degrees: Sequence[float], batch_size: int = 100, *, mode: str = "bicubic"
 ) -> tuple[float, ...]:
-    """Per cent of images whose largest logit is not their label, with all of them turned by each angle."""
+    """Percentage of misclassified images, with all images rotated by each angle."""
     with evaluating(net):
         size = net(next(batches(net, labelled.images[:1], batch_size))).shape[1]
     return evaluate(net, labelled, tuple(map(str, range(size))), degrees, batch_size, mode=mode).errors
 
 
 def error_rate(net: nn.Module, labelled: LabelledImages, batch_size: int = 100) -> float:
-    """Per cent of images, as they are, whose largest logit is not their label."""
+    """Percentage of misclassified images, without rotation."""
     return errors_by_angle(net, labelled, [0.0], batch_size)[0]

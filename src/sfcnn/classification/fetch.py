@@ -1,4 +1,4 @@
-"""Download MNIST and the original mnist-rot from the public mirrors, checked by checksum."""
+"""Download MNIST and the original mnist-rot from public mirrors and verify their checksums."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from sfcnn.classification.digits import ROT_ARCHIVE, search_places
 from sfcnn.io.files import new_file
 
-_TIMEOUT = 30.0  # seconds without a byte
+_TIMEOUT = 30.0  # seconds without data
 
-#: Called with the file that is being downloaded and which fraction of it has arrived.
+#: Called with the name of the file that is being downloaded and the fraction received.
 Progress = Callable[[str, float], None]
 
 
@@ -18,7 +18,7 @@ Progress = Callable[[str, float], None]
 class Source:
     """Where the files of a data set come from."""
 
-    mirrors: tuple[str, ...]  #: addresses to which a file's name is added, tried in order
+    mirrors: tuple[str, ...]  #: base URLs, tried in order
     files: Mapping[str, str]  #: names, and checksums as "algorithm:hexadecimal"
 
 
@@ -43,17 +43,17 @@ SOURCES: Mapping[str, Source] = {
 
 @dataclass(frozen=True)
 class Fetched:
-    """A file that is there and right."""
+    """A verified file."""
 
     path: Path
-    downloaded: bool  #: now; otherwise it was there before
+    downloaded: bool  #: False if it already existed
 
 
 def fetch(dataset: str, directory: Path, progress: Progress) -> list[Fetched]:
-    """Download what is missing of `dataset` ("mnist" or "mnist-rot") into its folder below `directory`.
+    """Download the missing files of `dataset` ("mnist" or "mnist-rot") to its folder in `directory`.
 
-    A file gets its name only once it is whole and its checksum right. A file that is there is kept if it is right, and
-    never replaced if it is wrong.
+    A file gets its name only once it is complete and its checksum is correct. Existing files are never replaced; one
+    with a wrong checksum raises an error.
     """
     if dataset not in SOURCES:
         raise ValueError(f"data set {dataset!r} cannot be downloaded, choose one of {list(SOURCES)}")
@@ -68,13 +68,13 @@ def fetch(dataset: str, directory: Path, progress: Progress) -> list[Fetched]:
 
 
 def _present(dataset: str, directory: Path, name: str, checksum: str) -> Path | None:
-    """Where a file is already, if it is; a wrong one is a mistake that shows before any download."""
+    """The path of an existing file, or None; a wrong checksum raises an error before any download."""
     for path in (place / name for place in search_places(dataset, directory)):
         if path.exists():
             if not _is_right(path, checksum):
                 raise ValueError(
                     f"{path} is not the published file, whose checksum is {checksum}; "
-                    "it is left as it is, move it away to download the right one"
+                    "it was not changed: move it away to download the published one"
                 )
             return path
     return None
@@ -88,7 +88,7 @@ def _is_right(path: Path, checksum: str) -> bool:
 
 
 class _Report:
-    """What pooch expects of a progress bar."""
+    """A progress bar with the interface that pooch expects."""
 
     total = 0
 
@@ -117,7 +117,7 @@ def _download(source: Source, name: str, target: Path, progress: Progress) -> Pa
             with new_file(target) as temporary:
                 load(mirror + name, str(temporary), None)
                 if not _is_right(temporary, source.files[name]):
-                    raise ValueError("its file is not the published one: wrong checksum")
+                    raise ValueError("wrong checksum")
         except (RequestException, ValueError) as error:
             reasons.append(f"{urlsplit(mirror).netloc}: {_reason(error)}")
         else:
@@ -126,7 +126,7 @@ def _download(source: Source, name: str, target: Path, progress: Progress) -> Pa
 
 
 def _reason(error: BaseException) -> str:
-    """What happened first: requests wraps it several times."""
+    """The original cause, which requests wraps several times."""
     while error.__context__ is not None:
         error = error.__context__
     return " ".join(str(error).split())[:200]

@@ -14,7 +14,7 @@ SPLITS = ("train", "validation", "test")
 
 
 class LabelledImages(NamedTuple):
-    """Images and the numbers of their classes."""
+    """Images and their labels."""
 
     images: Tensor  #: (N, C, H, W), float32 in [0, 1], or uint8 in 0 … 255, which takes a quarter of the memory
     labels: Tensor  #: (N,), int64
@@ -22,15 +22,14 @@ class LabelledImages(NamedTuple):
 
 @dataclass(frozen=True)
 class Splits:
-    """Images to train on, to select a model by, and to test it on."""
+    """Images for training, model selection and testing."""
 
-    name: str  #: as printed beside numbers
+    name: str  #: as printed with results
     train: LabelledImages
     validation: LabelledImages
     test: LabelledImages
-    classes: tuple[str, ...] = field(default=DIGITS, kw_only=True)  #: names, by number
-    #: By how much the images of each of the `SPLITS` are turned, (N,) float64 radians counter-clockwise, if it is
-    #: known; upright images by 0.
+    classes: tuple[str, ...] = field(default=DIGITS, kw_only=True)  #: names in the order of labels
+    #: Rotation of the images in each of the `SPLITS`, (N,) float64 radians counter-clockwise, if known; 0 if upright.
     angles: tuple[Tensor, Tensor, Tensor] | None = field(default=None, kw_only=True)
 
     def angles_of(self, split: str) -> Tensor | None:
@@ -45,12 +44,14 @@ def upright(*parts: LabelledImages) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def as_fraction(images: Tensor) -> Tensor:
-    """Bytes 0 … 255 as float32 in [0, 1]; images that are float already stay as they are."""
+    """Bytes 0 … 255 as float32 in [0, 1]; float images are returned unchanged."""
     return images if images.is_floating_point() else images.float().div_(255)
 
 
 def first_images(labelled: LabelledImages, count: int, setting: str) -> LabelledImages:
-    """The first `count` images of a set, all of them for 0; `setting` is the count's name in an error."""
+    """The first `count` images of a set, or all for 0; `setting` is the name of the count in error messages."""
     if count > len(labelled.labels):
-        raise ValueError(f"{setting} must be at most {len(labelled.labels)}, the number of such images, got {count}")
+        raise ValueError(
+            f"{setting} must be at most {len(labelled.labels)}, the number of images available, got {count}"
+        )
     return LabelledImages(*(part[: count or None] for part in labelled))

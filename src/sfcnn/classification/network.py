@@ -1,4 +1,4 @@
-"""From settings to a network."""
+"""Build a network from settings."""
 
 from collections import OrderedDict
 from dataclasses import replace
@@ -37,7 +37,7 @@ def network_sizes(config: ModelConfig, side: int = 28) -> ClassifierSizes | ResN
 
 
 def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn.Sequential:
-    """A classifier of images (B, C, H, W) → logits (B, classes), its weights from torch's generator.
+    """A classifier of images (B, C, H, W) → logits (B, classes), initialised with torch's generator.
 
     Channels and classes are those of `images`, whose classes must be known; by default those of grey digits.
 
@@ -74,7 +74,7 @@ def build_network(config: ModelConfig, images: ImagesConfig | None = None) -> nn
 
 
 def _on_views(net: nn.Sequential, config: ModelConfig) -> nn.Sequential:
-    """A plain classifier whose pooled features are those of several views of the image, if there are several."""
+    """Pool the features of a plain classifier over several views of the image, if there are several."""
     if config.views == 1 and not config.mirrored_views:
         return net
     features, pool, head = net.children()

@@ -1,9 +1,9 @@
-"""The read-out of angles that a run may have beside its network (`sfcnn.models.pose`), in two files:
+"""The angle read-out that a run may have in addition to its network (`sfcnn.models.pose`), in two files:
 
-pose.safetensors    its weights, what it was learned from, and which network it belongs to
-pose.json           how it was learned and how well it does, to be read by people
+pose.safetensors    its weights, its training data, and the network it belongs to
+pose.json           settings and errors in readable form
 
-`sfcnn.classification.pose_learning` learns it. A run without these files has no angles, and all else is the same.
+`sfcnn.classification.pose_learning` trains it. A run without these files predicts no angles.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ POSE_FILE = "pose.safetensors"
 
 
 def has_orientations(net: nn.Module) -> bool:
-    """Whether a network is built as `steerable_classifier` builds them."""
+    """Whether a network has the structure of a `steerable_classifier`."""
     children = dict(net.named_children())
     pool = children.get("pool")
     return (
@@ -40,21 +40,21 @@ def last_convolution(features: nn.Module) -> GroupConv2d | LiftConv2d:
 
 
 def make_readout(net: nn.Module, classes: int) -> PoseReadout:
-    """A read-out, all of its weights zero, for the features of a steerable classifier with at least 3 orientations."""
+    """A read-out with zero weights for the features of a steerable classifier with at least 3 orientations."""
     if not has_orientations(net):
-        raise ValueError("a plain CNN has no orientations to read an angle from: train a steerable network")
+        raise ValueError("a plain CNN cannot predict angles, since it has no orientations: train a steerable network")
     last = last_convolution(net.get_submodule("features"))
     if last.orientations < LEAST_ORIENTATIONS:
         raise ValueError(
-            f"a network of {last.orientations} orientations (Λ) cannot tell an angle: "
-            f"train one of at least {LEAST_ORIENTATIONS}"
+            f"a network with {last.orientations} orientations (Λ) cannot predict angles: "
+            f"train one with at least {LEAST_ORIENTATIONS}"
         )
     return PoseReadout(last.out_channels, classes, last.orientations, reflections=last.reflections)
 
 
 def read_angles(readout: nn.Module, features: Tensor, classes: Tensor) -> Tensor:
     """Features (B, C, Λ, H, W) and the class of each image (B,) → its angle, float64 (B,) on the CPU."""
-    scores = readout(features).cpu()  # (B, K, Λ); first to the CPU, since some devices have no float64
+    scores = readout(features).cpu()  # (B, K, Λ); first to the CPU, since some devices do not support float64
     return pose_angles(scores)[torch.arange(len(classes)), classes.cpu()]
 
 
@@ -65,7 +65,7 @@ def digest(path: Path) -> str:
 
 
 def save_pose(directory: Path, readout: PoseReadout, about: dict[str, Any]) -> None:
-    """Write a read-out into the run of its network; older files of it are replaced once the new ones are whole."""
+    """Write a read-out to the run of its network; existing files are replaced once the new ones are complete."""
     network = digest(directory / "best.safetensors")
     write_state(directory / POSE_FILE, {"readout": readout.state_dict(), "network": network, "about": about})
     write_json(directory / "pose.json", about, overwrite=True)
@@ -80,7 +80,7 @@ def load_pose(directory: Path, net: nn.Module, classes: int) -> PoseReadout | No
     if state.get("network") != digest(directory / "best.safetensors"):
         raise ValueError(
             f"{path} belongs to other weights than {directory / 'best.safetensors'}, which has changed since: "
-            f"learn it again with `sfcnn classify pose {directory} --overwrite`, or remove it"
+            f"train it again with `sfcnn classify pose {directory} --overwrite`, or remove it"
         )
     readout = make_readout(net, classes)
     try:

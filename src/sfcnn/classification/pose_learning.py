@@ -1,15 +1,15 @@
-"""Learn to read angles from a classifier that is trained already, from images that are turned by known angles.
+"""Learn to predict angles with a trained classifier, from images rotated by known angles.
 
-The network stays as it is. Its responses z to turned training images are computed once, and the weights w of
-`sfcnn.models.pose` minimise the cross-entropy of the orientations that a softmax makes of the scores of the true class
-k, to those t_a whose circular mean is the angle (`pose_targets`), and a ridge:
+The network is not changed. Its responses z to rotated training images are computed once. The weights w of
+`sfcnn.models.pose` minimise the cross-entropy between the targets t_a, whose circular mean is the angle
+(`pose_targets`), and the softmax over orientations of the scores of the true class k, plus a ridge penalty:
 
     L(w) = −(1/N) Σ_n Σ_a t_na log softmax(s_k)_a + λ/2 |w|²,        z_c in units of its standard deviation
 
-L is convex, so L-BFGS finds its minimum from wherever it starts, here from zero.
+L is convex, so L-BFGS finds its minimum from any start, here from zero.
 
-Images are moved by random shifts as well. Digits of MNIST lie half a pixel off the centre, to the right and below: once
-they are turned about the centre, this tells how they are turned, and a read-out would learn it instead of their shapes.
+Images are also shifted at random. MNIST digits lie half a pixel to the right of and below the centre: after a rotation
+about the centre, this offset reveals the angle, and a read-out would learn it instead of the shapes.
 """
 
 from collections.abc import Callable
@@ -34,18 +34,18 @@ from sfcnn.randomness import check_seed, seeded_generator
 from sfcnn.train.config import check_at_least
 
 _MOST_EXAMPLES = 10_000_000
-_ITERATIONS = 200  # of L-BFGS, which ends sooner where nothing changes any more
+_ITERATIONS = 200  # of L-BFGS, which stops earlier if it converges
 
 
 @dataclass(frozen=True)
 class PoseConfig:
-    """How angles are learned.
+    """How to learn angles.
 
     Args:
-        examples: how many turned images to learn from; training images are taken as often as that needs
-        shift: move images by up to this many pixels in each direction
-        penalty: λ of the ridge
-        seed: of angles, shifts and the order of images
+        examples: number of rotated images to learn from; training images are repeated as needed
+        shift: also shift images by up to this many pixels in each direction
+        penalty: λ of the ridge penalty
+        seed: seed of the angles, shifts and order of images
     """
 
     examples: int = 10_000
@@ -67,24 +67,24 @@ class PoseConfig:
 
 @dataclass(frozen=True)
 class LearnedPose:
-    """A read-out and how well it does."""
+    """A trained read-out and its errors."""
 
     readout: PoseReadout
     dataset: str  #: full name of the images
-    examples: int  #: that were learned from
-    errors: AngleErrors  #: on validation images, turned and moved like those, of the class that the network found
+    examples: int  #: number of training examples
+    errors: AngleErrors  #: on validation images, rotated and shifted likewise, for the predicted class
 
 
 @dataclass(frozen=True)
 class _Known:
-    """Images that are turned by known angles."""
+    """Images rotated by known angles."""
 
     images: Tensor  #: (N, C, H, H)
     labels: Tensor  #: (N,)
     angles: Tensor  #: (N,), float64 radians
 
     def moved(self, indices: Tensor, angles: Tensor, shifts: Tensor, mode: str) -> "_Known":
-        """Some of the images, turned on and shifted."""
+        """Some of the images, rotated further and shifted."""
         pixels = as_fraction(self.images[indices])
         behind = ground(pixels)
         turned = rotate_each(pixels - behind, angles, mode, shifts) + behind
@@ -99,11 +99,11 @@ def learn_pose(
     batch_size: int = 100,
     progress: Callable[[float], None] = lambda done: None,
 ) -> LearnedPose:
-    """Learn to read the angles of what a classifier recognises, and measure how well that works on validation images.
+    """Learn to predict angles with a classifier, and measure the error on validation images.
 
     Args:
-        classifier: a trained steerable one, with at least 3 orientations; it stays as it is.
-        splits: images whose angles are known, of the classifier's classes.
+        classifier: a trained steerable one with at least 3 orientations; it is not changed.
+        splits: images with known angles, of the classifier's classes.
         settings: how to learn.
         batch_size: images at a time.
         progress: called with the fraction of the work that is done.
@@ -139,7 +139,7 @@ def _known(splits: Splits, split: str, count: int) -> _Known:
     angles = splits.angles_of(split)
     if angles is None:
         raise ValueError(
-            f"the images of {splits.name} are turned by angles that nobody knows: learn angles from another data set, "
+            f"the images of {splits.name} are rotated by unknown angles: learn angles from another data set, "
             "mnist-rot-regenerated or mnist"
         )
     images, labels, angles = (part[: count or None] for part in (*getattr(splits, split), angles))
@@ -149,7 +149,7 @@ def _known(splits: Splits, split: str, count: int) -> _Known:
 
 
 def _validation(known: _Known, settings: PoseConfig, mode: str) -> _Known:
-    """Every image shifted, and turned if all are upright; those that are turned already would only be blurred more."""
+    """Shift every image, and rotate it if all are upright; rotating images twice would only blur them more."""
     generator = seeded_generator(settings.seed, 2)
     count = len(known.labels)
     kind = "none" if known.angles.any() else "continuous"
@@ -165,7 +165,7 @@ def _responses(
     batch_size: int,
     progress: Callable[[int], None],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Responses (N, C, Λ) to turned images, their labels (N,) and angles (N,)."""
+    """Responses (N, C, Λ) to rotated images, their labels (N,) and angles (N,)."""
     net, mode = classifier.network, classifier.config.images.resampling
     generator = seeded_generator(settings.seed, 1)
     count, size = settings.examples, len(known.labels)
@@ -188,14 +188,14 @@ def _responses(
 
 
 def fit_readout(readout: PoseReadout, responses: Tensor, labels: Tensor, angles: Tensor, penalty: float = 1e-4) -> None:
-    """Give a read-out the weights that minimise L for responses (N, C, Λ), classes (N,) and angles (N,).
+    """Fit a read-out: its weights minimise L for responses (N, C, Λ), classes (N,) and angles (N,).
 
-    Classes without examples keep the weights zero, for which all orientations are equally likely.
+    Classes without examples keep zero weights, so all orientations are equally likely.
     """
     scale = responses.std((0, 2), correction=0).clamp_min(1e-6)[:, None]  # the same for all orientations
     order = labels.argsort(stable=True)
     sizes = labels.bincount(minlength=len(readout.weight)).tolist()
-    inputs = (responses / scale)[order].split(sizes)  # by class, since no score of another class is needed
+    inputs = (responses / scale)[order].split(sizes)  # by class, since scores of other classes are not needed
     targets = pose_targets(angles, responses.shape[-1]).to(responses)[order].split(sizes)
     weight = torch.zeros_like(readout.weight, requires_grad=True)
     optimizer = torch.optim.LBFGS([weight], max_iter=_ITERATIONS, history_size=20, line_search_fn="strong_wolfe")
@@ -216,7 +216,7 @@ def fit_readout(readout: PoseReadout, responses: Tensor, labels: Tensor, angles:
 
 
 def save_learned(directory: Path, learned: LearnedPose, settings: PoseConfig) -> None:
-    """Put a read-out into the run of its network, with how it was learned and how well it does."""
+    """Write a read-out to the run of its network, with its settings and errors."""
     about: dict[str, Any] = {
         "dataset": learned.dataset,
         "examples": learned.examples,

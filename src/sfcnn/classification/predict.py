@@ -1,4 +1,4 @@
-"""A trained classifier: the class of images, how sure it is, and how the object is turned."""
+"""A trained classifier: predict class, probability and orientation of images."""
 
 import math
 from collections.abc import Sequence
@@ -26,23 +26,23 @@ from sfcnn.models.views import MeanProbability
 class Predictions(NamedTuple):
     """One entry per image, on the CPU."""
 
-    numbers: Tensor  #: (N,), int64, of the class with the largest logit …
-    names: tuple[str, ...]  #: … and its name
-    probabilities: Tensor  #: (N,), its softmax
+    numbers: Tensor  #: (N,), int64, labels of the classes with the largest logit
+    names: tuple[str, ...]  #: names of these classes
+    probabilities: Tensor  #: (N,), their softmax
     orientations: Tensor | None  #: (N,), float64 radians in [0, 2π), or None if the network has none
-    #: (N,), float64 radians in [0, 2π), by which objects are turned counter-clockwise from how they are in the training
-    #: images; None if the run has not learned it (`sfcnn classify pose`)
+    #: (N,), float64 radians in [0, 2π), counter-clockwise rotation of objects relative to the training images; None if
+    #: the run has not learned angles (`sfcnn classify pose`)
     angles: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A trained network with what it needs around it; `load` makes one."""
+    """A trained network and its settings; use `load` to create one."""
 
     network: nn.Sequential  #: images (N, C, H, W) in [0, 1] → logits (N, classes), in eval mode
     config: ClassificationConfig  #: the settings it was trained with
     device: torch.device  #: where the network is
-    pose: PoseReadout | None = None  #: reads angles from the network's features, if the run has learned it
+    pose: PoseReadout | None = None  #: predicts angles from the network's features, if the run has learned it
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -67,33 +67,37 @@ class Classifier:
         Args:
             images: (N, C, H, W), float in [0, 1] or uint8; or image files, and directories for all image files in
                 them.
-            invert: the files have black and white exchanged, compared with the training's; tensors are not inverted.
-            fit: how files are brought to the network's size: "ink" as MNIST's digits were made (`sfcnn.io.ink`), which
-                finds out which colour the ink has, "pad" or "stretch" (`sfcnn.io.images.fit_pixels`). By default "ink"
-                for networks of digits, and what was set in training for all others.
+            invert: swap black and white in files that are inverted relative to the training images; not for tensors.
+            fit: how files are resized for the network: "ink" as in MNIST (`sfcnn.io.ink`), which detects the colour of
+                the ink, "pad" or "stretch" (`sfcnn.io.images.fit_pixels`). By default "ink" for networks trained on
+                digits, else as in training.
             batch_size: images at a time.
-            views: decide by the mean probability over this many rotations of each image, between two orientations.
+            views: average probabilities over this many rotations of each image, between two orientations.
         """
         if not isinstance(images, Tensor):
             images = self._read([Path(path) for path in images], invert, fit)
         if images.dim() == 4 and images.shape[1] != self._channels:
-            raise ValueError(f"the network takes images of {self._channels} channels, got shape {tuple(images.shape)}")
+            raise ValueError(
+                f"the network takes images with {self._channels} channels, got shape {tuple(images.shape)}"
+            )
         return predict(self.network, images, self.classes, batch_size, decide=self._views(views), pose=self.pose)
 
     def _read(self, paths: Sequence[Path], invert: bool, fit: str | None) -> Tensor:
-        """Image files as the network takes them, (N, C, side, side)."""
+        """Read image files as inputs of the network, (N, C, side, side)."""
         settings = self.config.images
         of_digits = settings.dataset != "folder"
         fit = fit or ("ink" if of_digits else settings.fit)
         if fit == "ink":
             if not of_digits:
-                raise ValueError(f"fit 'ink' is for networks of digits, choose one of {list(FITS)} for this one")
+                raise ValueError(
+                    f"fit 'ink' is for networks trained on digits, choose one of {list(FITS)} for this one"
+                )
             return read_digits(paths, settings.side, invert=invert)
         size = settings.side, settings.side
         return read_images(paths, size, channels=self._channels, invert=settings.invert != invert, fit=fit)
 
     def _views(self, count: int) -> nn.Module:
-        """The network, or the mean of what it says of several views."""
+        """The network, or its mean probability over several views."""
         if count == 1:
             return self.network
         model, mode = self.config.model, self.config.images.resampling
@@ -102,29 +106,29 @@ class Classifier:
     def evaluate(
         self, labelled: LabelledImages, degrees: Sequence[float] = (0.0,), *, views: int = 1, **options: Any
     ) -> Evaluation:
-        """Test it on labelled images, all turned by each of the angles, with `views` of each image as in `predict`.
+        """Test on labelled images, all rotated by each of the angles, with `views` of each image as in `predict`.
 
         `options` are `batch_size`, `progress` and `angles` of `sfcnn.classification.evaluate.evaluate`. Angles are
-        compared if they are given, the classifier reads some, and there are no views.
+        compared if they are given, the classifier predicts angles, and `views` is 1.
         """
         net, mode = self._views(views), self.config.images.resampling
         pose = self.pose if net is self.network else None
         return evaluate(net, labelled, self.classes, degrees, mode=mode, pose=pose, **options)
 
     def example_images(self) -> Tensor:
-        """Two random images (2, C, H, W) as the network takes them, on its device."""
+        """Two random input images (2, C, H, W) on the network's device."""
         side = self.config.images.side
         generator = torch.Generator().manual_seed(0)
         return torch.rand(2, self._channels, side, side, generator=generator).to(self.device)
 
 
 def load(directory: Path | str, device: str = "auto", *, pose: bool = True) -> Classifier:
-    """The best classifier so far of a run, as `train` makes them.
+    """Load the best classifier so far of a run of `train`.
 
     Args:
         directory: of the run.
         device: one of `sfcnn.devices.DEVICES`.
-        pose: whether to load what reads angles as well, if the run has it.
+        pose: whether to load the angle read-out as well, if the run has one.
     """
     directory, place = Path(directory), choose_device(device)
     config = make_settings(ClassificationConfig, read_task(directory, "classification"))
@@ -142,26 +146,26 @@ def predict(
     decide: nn.Module | None = None,
     pose: nn.Module | None = None,
 ) -> Predictions:
-    """Classify images (N, C, H, W) with a network in eval mode, and find their orientations if it has some.
+    """Classify images (N, C, H, W) with a network in eval mode, and estimate their orientations if it has any.
 
     A network of `sfcnn.models.steerable_classifier` computes features ζ_c(x, θ_a), pools them over positions x and
-    orientations θ_a, and turns the pooled responses to logits. The evidence r_a for orientation θ_a is the logit of the
-    predicted class when the responses of this orientation alone are pooled:
+    orientations θ_a, and maps the pooled responses to logits. The evidence r_a for orientation θ_a is the logit of the
+    predicted class when only the responses of this orientation are pooled:
 
         r_a = head(max_x ζ(x, θ_a))[class]
 
-    The image's orientation is the maximum of r over the circle, found between the θ_a by the parabola through the
-    largest value and its two neighbours. Turning the image by φ adds φ: exactly for multiples of 90°, if Λ is a
-    multiple of 4, and else as well as the image is sampled.
+    The orientation of the image is where r is largest on the circle, interpolated between the θ_a by the parabola
+    through the largest value and its two neighbours. Rotating the image by φ adds φ: exactly for multiples of 90° if Λ
+    is a multiple of 4, otherwise up to sampling errors.
 
-    With reflections the half of the orientations is taken, plain or mirrored, that has the largest r, and a mirrored
-    orientation θ_a counts as θ_a + π, as in `OrientationReadout`: mirroring the image takes its orientation θ to π − θ.
+    With reflections, the half of the orientations, plain or mirrored, with the largest r is used, and a mirrored
+    orientation θ_a counts as θ_a + π, as in `OrientationReadout`: mirroring the image maps its orientation θ to π − θ.
 
-    Its zero is the network's own: only differences between images of one class mean something. Three samples at least
-    make a parabola, so for Λ ≤ 2, as for a plain CNN, there is no orientation.
+    The zero is arbitrary: only differences between images of the same class are meaningful. A parabola needs three
+    samples, so for Λ ≤ 2, as for a plain CNN, there is no orientation.
 
     Another network may `decide` the class, such as `MeanProbability` of this one. A `PoseReadout` of the features ζ,
-    `pose`, reads the angle of that class, whose zero is that of the images it was learned from (`sfcnn.models.pose`).
+    `pose`, predicts the angle for that class, relative to the images it was trained on (`sfcnn.models.pose`).
     """
     if images.dim() != 4 or not len(images):
         raise ValueError(f"predict expects images of shape (N, C, H, W), at least one, got {tuple(images.shape)}")
@@ -178,7 +182,7 @@ _Batch = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 
 
 def _joined(parts: tuple[Tensor | None, ...]) -> Tensor | None:
-    """Batches one after the other; None if they have none."""
+    """Concatenate batches; None if there are none."""
     known = [part for part in parts if part is not None]
     return torch.cat(known) if known else None
 
@@ -200,7 +204,7 @@ def _answer(net: nn.Module, decide: nn.Module, pose: nn.Module | None, images: T
 
 
 def _orientations(net: nn.Module, responses: Tensor, classes: Tensor) -> Tensor | None:
-    """Where the evidence for a class is largest, (B,), if there are enough orientations."""
+    """Where the evidence for a class is largest, (B,); None if there are too few orientations."""
     features, pool, head = net.children()
     size, mirrored = responses.shape[2], last_convolution(features).reflections
     if size <= (4 if mirrored else 2):
@@ -223,7 +227,7 @@ def peak_angle(evidence: Tensor) -> Tensor:
 
         (r₋ − r₊) / (2 (r₋ − 2r₀ + r₊))
 
-    of a step from the sample, at most half of one.
+    steps from the largest sample, at most half a step.
 
     >>> peak_angle(torch.tensor([0.0, 3.0, 3.0, 0.0])) / math.pi
     tensor(0.7500, dtype=torch.float64)
@@ -234,7 +238,7 @@ def peak_angle(evidence: Tensor) -> Tensor:
         raise ValueError(f"a peak needs at least 3 samples on the circle, got {count}")
     top = samples.argmax(-1, keepdim=True)
     before, peak, after = (samples.gather(-1, (top + step) % count) for step in (-1, 0, 1))
-    curvature = before - 2 * peak + after  # ≤ 0; zero where all three are the same, and then any of them is the peak
+    curvature = before - 2 * peak + after  # ≤ 0; zero where all three are equal, so that any of them is the peak
     offset = torch.where(curvature < 0, (before - after) / (2 * curvature), 0.0)
     # Adding a whole circle keeps the remainder of a tiny negative number from being rounded up to the full circle.
     return torch.remainder((top + offset + count).squeeze(-1), count) * (2 * math.pi / count)

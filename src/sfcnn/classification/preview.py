@@ -1,4 +1,4 @@
-"""A look at data sets: how many images each split has, and the first of them as a picture."""
+"""Preview data sets: the number of images in each split, and a figure of the first ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ from sfcnn.classification.labelled import SPLITS, LabelledImages, Splits, as_fra
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LONGEST = 10  # characters of a label in the picture
+_LONGEST = 10  # characters of a label in the figure
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What is shown of a data set."""
+    """A preview of a data set."""
 
     name: str
-    counts: dict[str, int]  #: number of images of each of the `SPLITS`
+    counts: dict[str, int]  #: number of images in each of the `SPLITS`
     first: dict[str, LabelledImages]  #: the first images of each
     classes: tuple[str, ...]  #: their names
 
     def summary(self) -> str:
-        """How many images each split has, in words."""
+        """The number of images in each split, in words."""
         return ", ".join(f"{count:,} {split}" for split, count in self.counts.items())
 
 
 def preview(splits: Splits, count: int = 12) -> Preview:
-    """The numbers of images and copies of the first `count` of each split, so that the rest need not be kept."""
+    """Count the images and copy the first `count` of each split, so that the others need not stay in memory."""
     parts: dict[str, LabelledImages] = {name: getattr(splits, name) for name in SPLITS}
     counts = {name: len(part.labels) for name, part in parts.items()}
     first = {name: LabelledImages(*(tensor[:count].clone() for tensor in part)) for name, part in parts.items()}
@@ -38,11 +38,11 @@ def preview(splits: Splits, count: int = 12) -> Preview:
 
 
 def preview_figure(previews: Sequence[Preview]) -> "Figure":
-    """For each data set its first images, a row for each split, every image with its label in the corner."""
+    """Draw the first images of each data set, one row per split, with the label in the corner of each image."""
     from matplotlib.figure import Figure
 
     if not previews:
-        raise ValueError("a picture needs at least one data set, and none was found")
+        raise ValueError("no data set to draw: at least one is needed")
     columns = max(len(part.labels) for preview in previews for part in preview.first.values())
     figure = Figure(figsize=(1.2 + 0.5 * columns, 2.0 * len(previews)), layout="constrained")
     for axes, shown in zip(figure.subplots(len(previews), squeeze=False).flat, previews, strict=True):
@@ -63,7 +63,7 @@ def preview_figure(previews: Sequence[Preview]) -> "Figure":
 
 
 def _mosaic(parts: dict[str, LabelledImages], columns: int) -> Tensor:
-    """One picture (3·side, columns·side, C) of the parts, one below the other."""
+    """One picture (3·side, columns·side, C) of the parts, from top to bottom."""
     _, channels, side, _ = parts["train"].images.shape
     picture = torch.zeros(len(parts), columns, channels, side, side)
     for row, part in zip(picture, parts.values(), strict=True):

@@ -1,4 +1,4 @@
-"""What a classifier says of files, one row each: for tables and CSV files."""
+"""Predictions for files, one row each, for tables and CSV files."""
 
 import csv
 import io
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from sfcnn.classification.predict import Predictions
 
-#: One line of the answer, by column; no orientation is None.
+#: One row, by column; a missing orientation is None.
 Row = dict[str, Any]
 
 
 def prediction_rows(files: Sequence[Path], predictions: Predictions) -> list[Row]:
-    """File, class, probability and orientation in degrees; and the angle, if the network reads one."""
+    """File, class, probability and orientation in degrees; and the angle, if there is one."""
     probabilities = [round(probability, 6) for probability in predictions.probabilities.tolist()]
     columns: dict[str, Sequence[Any]] = {
         "file": list(map(str, files)),
@@ -30,7 +30,7 @@ def prediction_rows(files: Sequence[Path], predictions: Predictions) -> list[Row
 
 
 def _degrees(angles: Tensor | None) -> list[float]:
-    """Radians to degrees with one decimal, below 360; nothing if there are none."""
+    """Radians to degrees with one decimal, below 360; empty if there are none."""
     return [] if angles is None else [round(math.degrees(angle), 1) % 360 for angle in angles.tolist()]
 
 

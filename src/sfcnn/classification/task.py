@@ -1,4 +1,4 @@
-"""The task of the paper's §4.1, for any images: find their class, whatever their orientation."""
+"""Classify images in any orientation, as in §4.1 of the paper."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from sfcnn.train.task import Outcome, Share
 
 
 class Classification:
-    """Cross-entropy on the training images of a data set, in an order that only seed, epoch and step determine."""
+    """Cross-entropy on the training images of a data set, in an order that depends only on seed, epoch and step."""
 
     def __init__(self, splits: Splits, config: ClassificationConfig) -> None:
         self.train = first_images(splits.train, config.images.train_images, "images.train_images")
@@ -30,13 +30,13 @@ class Classification:
             self.train = LabelledImages(*(torch.cat(parts) for parts in both))
         self.train_images, self.validation_images = len(self.train.labels), len(self.held_out.labels)
         self.config = config
-        # A last batch of few images would give batch norm a poor estimate, so only whole batches are taken.
+        # A small last batch would give batch norm poor estimates, so only full batches are used.
         self.batch_size = min(config.optimization.batch_size, len(self.train.labels))
         if self.batch_size < 2:
-            raise ValueError(f"a batch needs at least 2 images, which batch norm compares, got {self.batch_size}")
+            raise ValueError(f"a batch needs at least 2 images for batch norm, got {self.batch_size}")
         self.steps = len(self.train.labels) // self.batch_size
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
-        # Where each image's angles begin, if they are spread over the epochs.
+        # Offset of each image's angles, if they are spread over the epochs.
         generator = seeded_generator(config.seed, 2)
         self._offsets = torch.rand(self.train_images, dtype=torch.float64, generator=generator)
 
@@ -49,9 +49,9 @@ class Classification:
         return self._order[1]
 
     def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
-        """Images (B, C, H, H), turned, deformed and moved at random, in [0, 1] or in bytes, and labels (B,)."""
+        """Images (B, C, H, H), rotated, deformed and shifted at random, in [0, 1] or as bytes, and labels (B,)."""
         if self.batch_size % share.processes:
-            raise ValueError(f"a batch of {self.batch_size} images cannot be shared by {share.processes} processes")
+            raise ValueError(f"a batch of {self.batch_size} images cannot be split over {share.processes} processes")
         mine = slice(share.rank, None, share.processes)
         chosen = self.order(epoch)[step]
         pixels = self.train.images[chosen[mine]]
@@ -71,7 +71,7 @@ class Classification:
         return pixels, self.train.labels[chosen[mine]]
 
     def _angles(self, epoch: int, step: int) -> Tensor:
-        """By how much each image of a batch is turned, (B,)."""
+        """The rotation of each image of a batch, (B,)."""
         kind, chosen = self.config.images.augmentation, self.order(epoch)[step]
         if kind == "between-orientations":
             return angles_between(self.config.model.equivariance, epoch, self._offsets[chosen])
@@ -85,13 +85,13 @@ class Classification:
         return self._angles(epoch, step), stretches, bends
 
     def _offsets_of_moves(self, epoch: int, step: int) -> Tensor:
-        """By how many pixels each image of a batch is moved down and to the right, (B, 2)."""
+        """The shift of each image of a batch, down and to the right in pixels, (B, 2)."""
         farthest, generator = self.config.images.moves, seeded_generator(self.config.seed, 3, epoch, step)
         return torch.randint(-farthest, farthest + 1, (self.batch_size, 2), generator=generator)
 
     def outcome(self, net: nn.Module, inputs: Tensor, targets: Tensor) -> Outcome:
-        """Cross-entropy, in training with smoothed labels, and the number of images whose largest logit is wrong."""
-        logits = net(as_fraction(inputs))  # here, so that sets in memory and batches on their way can be bytes
+        """Cross-entropy, with smoothed labels in training, and the number of misclassified images."""
+        logits = net(as_fraction(inputs))  # here, so that data sets and batches can stay bytes until now
         mistakes = (logits.detach().argmax(1) != targets).sum()
         smoothing = self.config.optimization.label_smoothing if net.training else 0.0
         loss = F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=smoothing)
@@ -107,20 +107,20 @@ class Classification:
 def train(
     config: ClassificationConfig, directory: Path | str, data: Path | str | None = None, **options: Any
 ) -> RunResult:
-    """Train a classifier as `config` says, in a directory of its own, and return how well it does.
+    """Train a classifier with the settings `config` in a directory of its own, and return the result.
 
         config = ClassificationConfig(images=ImagesConfig("folder", path="shapes", augmentation="continuous"))
         result = train(config, "runs/shapes")
         print(result.validation_error, load("runs/shapes").predict(["unknown.png"]).names)
 
     Args:
-        config: all settings. Those that are left to the images of a folder are kept as the images say.
-        directory: of the run; see `sfcnn.io.runs` for what is in it.
-        data: directory of the data sets of digits, by default that of SFCNN_DATA.
+        config: all settings; those that are left open for a folder are taken from its images.
+        directory: of the run; see `sfcnn.io.runs` for its contents.
+        data: directory of the data sets of digits, by default SFCNN_DATA.
         options: of `sfcnn.train.run.train_run`: `resume`, `device`, `observers`, `warn`.
     """
     directory = Path(directory)
-    check_directory(directory, resume=options.get("resume", False))  # before images are read, which may take long
+    check_directory(directory, resume=options.get("resume", False))  # before reading images, which may take long
     splits = load_splits(config.images, None if data is None else Path(data))
     config = replace(config, model=config.model.resolved(), images=resolve_images(config.images, splits))
     job = Job(

@@ -122,9 +122,13 @@ def _train(
     processes: int,
 ) -> None:
     """Train runs, with a progress bar for each if they run one at a time."""
-    from sfcnn.experiments.sweep import run_sweep
+    from sfcnn.experiments.sweep import finished, run_sweep
     from sfcnn.train.display import RunDisplay
 
+    waiting = [run for run in runs if finished(run, out) is None]
+    before = len(runs) - len(waiting)
+    if before:
+        console.print(f"{before} of {len(runs)} runs were already finished")
     displays: list[RunDisplay] = []
 
     def observers(run: "SweepRun") -> list[RunDisplay]:
@@ -134,8 +138,8 @@ def _train(
         return displays
 
     try:
-        results = run_sweep(experiment, runs, out, data, processes=processes, observers=observers)
-        for number, result in enumerate(results, start=1):
+        results = run_sweep(experiment, waiting, out, data, processes=processes, observers=observers)
+        for number, result in enumerate(results, start=before + 1):
             seconds = result["run"]["seconds"] + result["test_seconds"]
             console.print(f"{result['name']} done, {seconds:.0f} s ({number} of {len(runs)})")
     finally:

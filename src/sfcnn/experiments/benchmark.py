@@ -35,13 +35,13 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """The rows of the table.
+    """The sweep over rows of the table.
 
     Args:
         variants: which of "he", "coeff", "coeff-augmented" to train
-        seeds: of the runs, which give mean and deviation
-        test_images: how many test images to use, 0 for all
-        train: everything else about the runs
+        seeds: seeds of the runs, over which mean and deviation are taken
+        test_images: number of test images to use, 0 for all
+        train: all other settings of the runs
     """
 
     variants: tuple[str, ...] = tuple(VARIANTS)
@@ -85,7 +85,7 @@ def errors(results: list[Result]) -> dict[str, list[float]]:
 
 
 def table(settings: BenchmarkConfig, results: list[Result]) -> Table:
-    """Ours with the paper's numbers beside, then the rest of the paper's table."""
+    """Our results next to the paper's, then the other rows of the paper's table."""
     rows = []
     for variant, values in errors(results).items():
         paper, spread = VARIANTS[variant][3]
@@ -97,7 +97,7 @@ def table(settings: BenchmarkConfig, results: list[Result]) -> Table:
 
 
 def draw(settings: BenchmarkConfig, results: list[Result], directory: object) -> "Figure":
-    """One column of points per variant, its mean marked."""
+    """One column of points per variant, with its mean."""
     from sfcnn.experiments.figures import error_points
 
     run = results[0]["run"]

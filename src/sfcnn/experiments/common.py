@@ -1,4 +1,4 @@
-"""What the experiments on digits have in common: a classifier is trained and measured on test images."""
+"""Shared by the experiments on digits: train a classifier and measure it on test images."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -18,7 +18,7 @@ from sfcnn.train.run import RunResult
 
 def train_digits(run: SweepRun, directory: Path, data: Path | None, observers: Sequence[Observer]) -> RunResult:
     """Train the classifier of a run, or resume it."""
-    _test_images(run, data)  # a mistake is better noticed before than after
+    _test_images(run, data)  # fail before the training, not after it
     return train(run.train, directory, data=data, resume=True, observers=observers)
 
 
@@ -35,7 +35,7 @@ def on_test_images(
 
 
 def digit_splits(images: ImagesConfig, data: Path | None) -> Splits:
-    """The digits that settings name, split; those asked for last are kept in memory."""
+    """Load and split digits; those loaded last are kept in memory."""
     return _splits(images.dataset, data, images.seed, images.resampling)
 
 
@@ -43,6 +43,6 @@ def _test_images(run: SweepRun, data: Path | None) -> LabelledImages:
     return first_images(digit_splits(run.train.images, data).test, run.test["test_images"], "test_images")
 
 
-@lru_cache(maxsize=1)  # the runs of a sweep have the same images, and rotating tens of thousands takes a while
+@lru_cache(maxsize=1)  # the runs of a sweep have the same images, and rotating tens of thousands is slow
 def _splits(dataset: str, data: Path | None, seed: int, resampling: str) -> Splits:
     return load_splits(dataset, data, seed=seed, resampling=resampling)

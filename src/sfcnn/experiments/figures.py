@@ -35,7 +35,7 @@ def error_panels(angles: Sequence[float], panels: Mapping[str, Mapping[str, Sequ
         axes.set(xlabel="rotation of the test digits (degrees)", title=name, xlim=(0, 360))
         axes.set_xticks(range(0, 361, 45))
         axes.grid(alpha=0.3)
-    grid[0, 0].set_ylim(bottom=0)  # for all panels, once everything is drawn
+    grid[0, 0].set_ylim(bottom=0)  # for all panels, after everything is drawn
     grid[0, 0].set_ylabel("test error (%)")
     grid[0, -1].legend(title="augmentation", fontsize=8)
     figure.suptitle(title, fontsize=10)
@@ -80,12 +80,12 @@ def segmentation_rows(
 ) -> "Figure":
     """A slice and its true cells, then one row per network: membranes, cells and mistakes.
 
-    A cell has the colour of the true cell with which it shares most pixels, in every row.
+    Each cell has the colour of the true cell with which it shares most pixels, in every row.
 
     Args:
         image: brightness in [0, 1], (H, W)
         truth: true cells, 0 on membranes, (H, W)
-        rows: of each network, probabilities of membrane and cells, (H, W) each
+        rows: membrane probabilities and cells of each network, (H, W) each
         title: of the figure
     """
     from sfcnn.cells.overlay import overlay
@@ -117,7 +117,7 @@ def cell_colors(labels: "NDArray[Any]", truth: "NDArray[Any]") -> "NDArray[Any]"
     from sfcnn.cells.metrics import overlaps
 
     table = overlaps(labels, truth)
-    order = np.argsort(table.counts, kind="stable")  # of equal names the last one written stays: that of most pixels
+    order = np.argsort(table.counts, kind="stable")  # the last one written stays: the cell with most pixels
     partners = np.zeros(int(labels.max()) + 1, np.int64)
     partners[table.segments[order]] = table.cells[order]
     colors = np.random.default_rng(0).uniform(0.25, 1.0, (int(truth.max()) + 1, 3))
@@ -136,7 +136,7 @@ def _picture(axes: "Axes", picture: "NDArray[Any]", title: str) -> None:
 
 
 def _mistakes_legend(axes: "Axes") -> None:
-    """The colours of mistakes, in place of a picture."""
+    """A legend with the colours of mistakes."""
     from matplotlib.patches import Patch
 
     from sfcnn.cells.overlay import COLORS

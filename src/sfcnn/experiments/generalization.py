@@ -35,12 +35,12 @@ class GeneralizationConfig:
     """The sweep over networks and augmentation.
 
     Args:
-        kinds: of networks, see model.kind
-        augmentations: of the training images, see images.augmentation
-        seeds: of the runs
-        angles: at how many angles to test, evenly spaced over the circle
-        test_images: how many test images to use at each, 0 for all
-        train: everything else about the runs
+        kinds: kinds of networks, see train.model.kind
+        augmentations: augmentations of the training images, see train.images.augmentation
+        seeds: seeds of the runs
+        angles: number of angles to test at, evenly spaced over the circle
+        test_images: number of test images to use at each angle, 0 for all
+        train: all other settings of the runs
     """
 
     kinds: tuple[str, ...] = ("steerable", "plain-channels", "plain-parameters")

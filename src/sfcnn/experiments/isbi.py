@@ -1,8 +1,8 @@
-"""Cells in electron microscope images: SFCNN against plain U-Nets, before and after multicut (§4.2, table 2).
+"""Cells in electron microscope images: SFCNN against plain U-Nets, before and after multicut (§4.2, figure 5).
 
-The challenge scores hidden labels. Here groups of the labelled slices are held out in turn (k-fold) and scored. Of the
-other slices some choose the epoch whose weights are kept; from the rest learn the networks, β and the forest of the
-multicut. The directory of a run has images.tif, truth.tif, membranes.tif and cells.tif of the slices that are scored.
+The challenge scores hidden labels. Here groups of the labelled slices are held out in turn (k-fold) and scored. Some of
+the other slices select the epoch whose weights are kept; the networks, β and the forest of the multicut are trained on
+the rest. The directory of a run contains images.tif, truth.tif, membranes.tif and cells.tif of the scored slices.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ _NAMES = {
     "plain-parameters": "U-Net, same parameters",
 }
 
-#: How cells are found from probabilities, and how it is called in the table.
+#: Methods to find cells from probabilities, and their names in the table.
 METHODS = {
     "threshold": "threshold",
     "multicut": "multicut",
@@ -49,13 +49,13 @@ class IsbiConfig:
     """The sweep over networks and groups of slices.
 
     Args:
-        kinds: of networks, see model.kind
-        folds: which groups of `images.test` slices in a row to score in turn: 1 for the first, and so on; the
-            `images.validation` slices before a group choose the epoch, or those after it where there are too few
-        seeds: of the runs
-        epochs: of single kinds of networks, if not train.optimization.epochs
-        trees: of the forest
-        train: everything else about the runs
+        kinds: kinds of networks, see train.model.kind
+        folds: groups of train.images.test consecutive slices to score in turn, counted from 1; the
+            train.images.validation slices before a group select the epoch, or those after it if there are too few
+        seeds: seeds of the runs
+        epochs: epochs by kind of network, for those that differ from train.optimization.epochs
+        trees: number of trees in the forest
+        train: all other settings of the runs
     """
 
     kinds: tuple[str, ...] = ("steerable", "plain-effective-channels", "plain-parameters")
@@ -72,7 +72,7 @@ class IsbiConfig:
         check_settings(self)
         for kind in self.epochs:
             if kind not in self.kinds:
-                raise ValueError(f"epochs are for {kind!r}, expected one of the kinds {list(self.kinds)}")
+                raise ValueError(f"epochs are set for {kind!r}, expected one of the kinds {list(self.kinds)}")
         if min(self.folds) < 1:
             raise ValueError(f"folds are counted from 1, got {list(self.folds)}")
         if self.train.images.test < 1:
@@ -106,7 +106,7 @@ def runs(settings: IsbiConfig) -> list[SweepRun]:
 
 
 def held_out(images: SlicesConfig, fold: int) -> SlicesConfig:
-    """The slices of a fold: its group is scored, and never the one that chooses the epoch."""
+    """The slices of a fold: its group is scored, and other slices select the epoch."""
     first = (fold - 1) * images.test + 1
     before = first - images.validation
     return replace(images, test_from=first, validation_from=before if before > 0 else first + images.test)
@@ -118,10 +118,10 @@ def train(run: SweepRun, directory: Path, data: Path | None, observers: Sequence
 
 
 def measure(run: SweepRun, directory: Path, data: Path | None) -> Result:
-    """V_rand and V_info of the slices held out, by each of the `METHODS`, and scores of their pixels."""
+    """V_rand and V_info of the held-out slices, by each of the `METHODS`, and pixel scores."""
     slices = load_slices(run.train.images, data)
     learned, chosen, scored = run.train.images.split(len(slices.images))
-    images = np.stack([image[0].numpy() for image in slices.images])  # (C, H, W) each, of which C = 1
+    images = np.stack([image[0].numpy() for image in slices.images])  # (C, H, W) each, with C = 1
     truth = truth_cells(np.stack([mask.numpy() == 0 for mask in slices.masks]))
     membranes = load(directory).predict(images)
     forest = _learn_forest(membranes[learned], truth[learned], images[learned], run.test["trees"])
@@ -152,7 +152,7 @@ def measure(run: SweepRun, directory: Path, data: Path | None) -> Result:
 def _learn_forest(
     membranes: NDArray[np.float32], truth: NDArray[np.int64], images: NDArray[np.float32], trees: int
 ) -> Forest | None:
-    """None if there are edges of one kind only, as there may be with a network that has hardly learned."""
+    """Train a forest; None if there is only one kind of edge, which can happen with a barely trained network."""
     try:
         return learn_forest(membranes, truth, images, settings=ForestConfig(trees=trees)).forest
     except OneKindOfEdgeError:
@@ -161,7 +161,7 @@ def _learn_forest(
 
 def _shown(scores: dict[str, StackScores]) -> Result:
     pixels = scores["threshold"]
-    assert pixels.pixel_error is not None  # which only label images lack
+    assert pixels.pixel_error is not None  # only label images lack it
     assert pixels.f1 is not None
     return {
         "scores": {
@@ -184,22 +184,31 @@ def _by_kind(results: list[Result]) -> dict[str, list[Result]]:
 
 
 def table(settings: IsbiConfig, results: list[Result]) -> Table:
-    """One row per network and way to find cells; mean and deviation over groups of slices and seeds."""
+    """One row per network and method to find cells; mean and deviation over groups of slices and seeds."""
     rows = []
     for kind, runs in _by_kind(results).items():
         for method, name in METHODS.items():
             scores = [[run["scores"][method][score]["best"] for run in runs] for score in ("v_rand", "v_info")]
             minutes = mean_and_deviation([run["run"]["seconds"] / 60 for run in runs])[0]
             threads = ", ".join(sorted({f"{run['threads']}" for run in runs}))
-            trained = [f"{runs[0]['run']['parameters']:,}", f"{runs[0]['steps']:,}", threads, f"{minutes:.0f}"]
+            trained = [f"{runs[0]['run']['parameters']:,}", f"{runs[0]['steps']:,}", threads, _minutes(minutes)]
             rows.append([_NAMES[kind], name, *(mean_text(values, 4) for values in scores), *trained])
     columns = ["network", "cells by", "V_rand", "V_info", "parameters", "steps", "threads", "minutes"]
     slices = sorted({number for result in results for number in result["slices"]["test"]})
     return Table(f"{results[0]['run']['dataset']}, scored on slices {_ranges(slices)}", columns, rows)
 
 
+def _minutes(minutes: float) -> str:
+    """Whole minutes, or two digits for a run of less than ten.
+
+    >>> _minutes(54.4), _minutes(3.21), _minutes(0.052)
+    ('54', '3.2', '0.052')
+    """
+    return f"{minutes:.0f}" if minutes >= 10 else f"{minutes:.2g}"
+
+
 def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers in a row as first–last.
+    """Consecutive numbers as first–last.
 
     >>> _ranges([1, 2, 3, 7])
     '1–3, 7'

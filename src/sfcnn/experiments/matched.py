@@ -1,7 +1,7 @@
-"""Networks of several symmetries with about as many parameters.
+"""Networks with different symmetries and about the same number of parameters.
 
-The first, C8, has the width that is asked for. The width of the others, in hundredths, is that with which their number
-of parameters is nearest to its. A plain twin of C8 finds its own width when it is built (`sfcnn.models.twins`).
+The first, C8, has the given width. The widths of the others, in hundredths, are chosen so that their numbers of
+parameters are closest to that of C8. A plain twin of C8 finds its own width when it is built (`sfcnn.models.twins`).
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from sfcnn.classification.config import ModelConfig
 from sfcnn.classification.network import build_network
 from sfcnn.models.twins import count_parameters
 
-#: The networks by name: the settings of C8, and what each of the others changes in them.
+#: The networks by name: the settings of C8, and how each of the others differs from it.
 NETWORKS: dict[str, dict[str, Any]] = {
     "C8": {"orientations": 8, "kind": "steerable", "reflections": False, "restrict_after": 0},
     "D4": {"orientations": 4, "reflections": True},
@@ -29,7 +29,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 _WIDTHS = range(1, 401)  # in hundredths
 
 
-@lru_cache(maxsize=64)  # networks are built on the meta device to count, which takes a second for all of them
+@lru_cache(maxsize=64)  # builds networks on the meta device to count parameters, about a second in total
 def make_model(network: str, base: ModelConfig, restrict_after: int) -> ModelConfig:
     """One of the `NETWORKS`, with about as many parameters as the first has with the width of `base`.
 

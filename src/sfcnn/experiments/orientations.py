@@ -21,11 +21,11 @@ class OrientationsConfig:
     """The sweep over Λ.
 
     Args:
-        orientations: the numbers Λ to try
-        train_images: the sizes of the training set
-        seeds: of the runs, which give mean and deviation
-        test_images: how many test images to use, 0 for all
-        train: everything else about the runs
+        orientations: numbers of orientations Λ to compare
+        train_images: sizes of the training set to compare
+        seeds: seeds of the runs, over which mean and deviation are taken
+        test_images: number of test images to use, 0 for all
+        train: all other settings of the runs
     """
 
     orientations: tuple[int, ...] = (1, 2, 4, 8, 12, 16, 20)

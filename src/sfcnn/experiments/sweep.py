@@ -1,7 +1,7 @@
 """A sweep: many training runs that can be interrupted, spread over processes, or run one by one.
 
 DIRECTORY/runs/<name>/            a run (`sfcnn.train.run`) and, once it is done, measured.json
-DIRECTORY/times.json              of an experiment whose epochs follow from a time: how long they take
+DIRECTORY/times.json              seconds per epoch, for experiments with a time budget
 DIRECTORY/<experiment>.json       all results, once all runs are done
 DIRECTORY/<experiment>.png        their figure
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Settings = TypeVar("Settings")
 Result = dict[str, Any]
 
-#: Where the settings of the experiments are kept, as YAML files.
+#: The settings of the experiments, as YAML files.
 CONFIGS = Path(__file__).parent / "configs"
 
 
@@ -44,18 +44,18 @@ class SweepRun:
     """One training run of a sweep, and its place in it."""
 
     name: str  #: also of its directory
-    place: dict[str, Any]  #: what sets it apart from the others
+    place: dict[str, Any]  #: what distinguishes it from the others
     train: Any  #: the settings of the run, a frozen dataclass
     test: dict[str, Any]  #: what else its result depends on
 
     def directory(self, sweep: Path) -> Path:
-        """Its directory in that of the sweep."""
+        """Its directory in the directory of the sweep."""
         return sweep / "runs" / self.name
 
 
 @dataclass(frozen=True)
 class Table:
-    """Text for a person: a title, a heading for each column, rows."""
+    """A table to print: a title, column headings, rows."""
 
     title: str
     columns: list[str]
@@ -63,11 +63,11 @@ class Table:
 
 
 def _nothing(settings: Any, directory: Path, data: Path | None, tell: Callable[[str], None]) -> None:
-    """Nothing has to be measured before the runs are known."""
+    """By default nothing is measured in advance."""
 
 
 def _as_given(settings: Settings, directory: Path) -> Settings:
-    """Settings are whole as they are."""
+    """By default the settings are complete."""
     return settings
 
 
@@ -75,9 +75,9 @@ def _as_given(settings: Settings, directory: Path) -> Settings:
 class Experiment(Generic[Settings]):
     """A figure or table: which networks to train, what to measure, how to show it.
 
-    `train` and `measure` are given a run, its directory and that of the data. Training resumes where it stopped.
-    Where runs depend on the machine, `prepare` measures what they depend on and keeps it in the directory of the sweep,
-    unless it is there, and `recall` returns the settings with what is kept.
+    `train` and `measure` take a run, its directory and the data directory. Training resumes where it stopped. If runs
+    depend on the machine, `prepare` measures what they depend on and stores it in the directory of the sweep, unless it
+    is already there, and `recall` returns the settings completed with it.
     """
 
     name: str
@@ -86,21 +86,21 @@ class Experiment(Generic[Settings]):
     train: Callable[[SweepRun, Path, Path | None, Sequence[Observer]], RunResult]
     measure: Callable[[SweepRun, Path, Path | None], Result]
     table: Callable[[Settings, list[Result]], Table]
-    draw: Callable[[Settings, list[Result], Path], "Figure"]  #: from the directory of the sweep, if need be
+    draw: Callable[[Settings, list[Result], Path], "Figure"]  #: may read from the directory of the sweep
     prepare: Callable[[Settings, Path, Path | None, Callable[[str], None]], None] = _nothing
     recall: Callable[[Settings, Path], Settings] = _as_given
 
     def config_path(self, *, quick: bool) -> Path:
-        """The file with the full settings or with those that take minutes."""
+        """The file with the full settings, or with quick ones that take minutes."""
         return CONFIGS / f"{self.name}{'-quick' if quick else ''}.yaml"
 
 
 def check_settings(settings: Any) -> None:
-    """Raise if a list of the sweep is empty or names a value twice, or a number is negative."""
+    """Raise if a list is empty or has duplicates, or a number is negative."""
     for field in fields(settings):
         value = getattr(settings, field.name)
         if isinstance(value, tuple) and (not value or len(set(value)) < len(value)):
-            raise ValueError(f"{field.name} must name at least one value and none twice, got {list(value)}")
+            raise ValueError(f"{field.name} must have at least one value and no duplicates, got {list(value)}")
         if isinstance(value, int) and value < 0:
             raise ValueError(f"{field.name} must be at least 0, got {value}")
 
@@ -125,7 +125,7 @@ def mean_text(values: Sequence[float], digits: int) -> str:
 
 
 def choose_runs(runs: Sequence[SweepRun], only: Sequence[str]) -> list[SweepRun]:
-    """The runs whose names match one of the patterns, all of them if there are none."""
+    """The runs whose names match one of the patterns, or all runs if there are no patterns."""
     for pattern in only:
         if not any(fnmatch(run.name, pattern) for run in runs):
             raise ValueError(f"no run {pattern!r}, choose one of {[run.name for run in runs]}")
@@ -133,7 +133,7 @@ def choose_runs(runs: Sequence[SweepRun], only: Sequence[str]) -> list[SweepRun]
 
 
 def finished(run: SweepRun, directory: Path) -> Result | None:
-    """What was measured of a run of the sweep in `directory`, if it is done."""
+    """The result of a run of the sweep in `directory`, or None if it is not finished."""
     path = run.directory(directory) / "measured.json"
     if not path.is_file():
         return None
@@ -151,7 +151,7 @@ def finished(run: SweepRun, directory: Path) -> Result | None:
 
 
 def _as_json(values: Any) -> Any:
-    """Values as they come back from a JSON file: tuples are lists there."""
+    """Values as they would be read back from a JSON file, with lists for tuples."""
     return json.loads(json.dumps(values))
 
 
@@ -162,7 +162,7 @@ def run_one(
     data: Path | None,
     observers: Sequence[Observer] = (),
 ) -> Result:
-    """Train and measure one run of the sweep in `directory`, or resume it, or read what is there."""
+    """Train and measure one run of the sweep in `directory`, resuming it if possible, or read its result."""
     done = finished(run, directory)
     if done is not None:
         return done
@@ -187,7 +187,7 @@ def run_one(
 
 
 def end_with_parent() -> None:
-    """End this process as soon as the one that started it has ended, however that was: nobody waits for its work."""
+    """End this process as soon as its parent has ended, for whatever reason."""
     parent = parent_process()
 
     def wait() -> None:
@@ -214,7 +214,7 @@ def run_sweep(
     processes: int = 1,
     observers: Callable[[SweepRun], Sequence[Observer]] = lambda run: (),
 ) -> Iterator[Result]:
-    """Yield the result of each run as soon as it is there; those of finished runs come first."""
+    """Yield the result of each run as soon as it is available; runs that were already finished come first."""
     if processes < 1:
         raise ValueError(f"processes must be at least 1, got {processes}")
     waiting = []
@@ -236,7 +236,7 @@ def run_sweep(
                 yield job.result()
         except BrokenProcessPool as error:
             raise ValueError(
-                "a process of the sweep was killed, perhaps for lack of memory: run the same command to resume"
+                "a process of the sweep was killed, possibly for lack of memory: run the command again to resume"
             ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

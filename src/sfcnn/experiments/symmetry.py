@@ -1,16 +1,16 @@
-"""Which symmetry pays on the same digits in the same time: rotations, reflections, filters of pixels, or none.
+"""Compare symmetries on the same digits and time budget: rotations, reflections, pixel filters, or none.
 
-Networks of about as many parameters learn the same digits for about as many seconds, with the same augmentation and
-the same recipe. First an epoch of each is timed (`sfcnn.experiments.timing`), which gives its number of epochs:
+Networks with about the same number of parameters are trained on the same digits for about the same time, with the same
+augmentation and recipe. First an epoch of each is timed (`sfcnn.experiments.timing`) to find its number of epochs:
 
     epochs = max(2, round(budget_seconds / seconds of an epoch))
 
-The times are kept in times.json in the directory of the sweep, so that a sweep that is resumed trains as before. The
-results hold the epochs, and with these as settings a sweep repeats the runs on any machine, however fast.
+The times are stored in times.json in the directory of the sweep, so that a resumed sweep trains as before. The results
+contain the epochs; with these as settings, the runs can be repeated on any machine, however fast.
 
-A mirrored digit is another one, or none. Networks with reflections therefore give them up after a convolution
-(`restrict_after`): their parts up to there know that strokes may be mirrored, what follows tells a 2 from its mirror
-image.
+A mirrored digit is a different digit, or not a digit at all. Networks with reflections therefore drop them after a
+convolution (`restrict_after`): the layers up to there treat mirrored strokes alike, those after it distinguish a 2 from
+its mirror image.
 """
 
 import math
@@ -42,18 +42,18 @@ _FEWEST_EPOCHS = 2
 
 @dataclass(frozen=True)
 class SymmetryConfig:
-    """Networks of several symmetries that are trained for the same time.
+    """Networks with different symmetries, trained for the same time.
 
     Args:
         networks: which of "C8", "D4", "D8", "C16", "p4", "p4m", "plain" to train; train.model.width is that of C8, the
-            others are as wide as makes them have about as many parameters
-        budget_seconds: to train each run, from which its number of epochs follows
-        epochs: of single networks, if not those that follow from the budget; the results of a sweep have them
-        restrict_after: the convolution after which D4, D8 and p4m give up reflections, 0 for none
-        views: test the plain network also by the mean over this many rotations of each image, 1 for not
-        seeds: of the runs, which give mean and deviation
-        test_images: how many test images to use, 0 for all
-        train: everything else about the runs
+            widths of the others are chosen to match its number of parameters
+        budget_seconds: training time of each run, which determines its number of epochs
+        epochs: epochs by network, to replace those that follow from the budget; the results of a sweep contain them
+        restrict_after: drop the reflections of D4, D8 and p4m after this convolution, 0 for never
+        views: also test the plain network with the mean over this many rotations of each image, 1 to skip this
+        seeds: seeds of the runs, over which mean and deviation are taken
+        test_images: number of test images to use, 0 for all
+        train: all other settings of the runs
     """
 
     networks: tuple[str, ...] = tuple(NETWORKS)
@@ -81,17 +81,17 @@ class SymmetryConfig:
                 raise ValueError(f"unknown network {network!r}, choose one of {list(NETWORKS)}")
         for network, count in self.epochs.items():
             if network not in self.networks:
-                raise ValueError(f"epochs are for {network!r}, expected one of the networks {list(self.networks)}")
+                raise ValueError(f"epochs are set for {network!r}, expected one of the networks {list(self.networks)}")
             if count < 1:
                 raise ValueError(f"epochs of {network} must be at least 1, got {count}")
         if not 0 < self.budget_seconds < math.inf:
-            raise ValueError(f"budget_seconds must be a time above 0, got {self.budget_seconds}")
+            raise ValueError(f"budget_seconds must be positive and finite, got {self.budget_seconds}")
         check_restriction(self.restrict_after, True, len(BENCHMARK.channels))
         check_view_count(self.views)
 
 
 def make_configs(settings: SymmetryConfig) -> dict[str, ClassificationConfig]:
-    """Settings of a run of each network, but for seed and epochs."""
+    """Settings of a run of each network, except for seed and epochs."""
     return {
         network: replace(settings.train, model=make_model(network, settings.train.model, settings.restrict_after))
         for network in settings.networks
@@ -114,19 +114,19 @@ def runs(settings: SymmetryConfig) -> list[SweepRun]:
 
 
 def prepare(settings: SymmetryConfig, directory: Path, data: Path | None, tell: Callable[[str], None]) -> None:
-    """Time an epoch of each network whose epochs are not known yet, and keep it in times.json."""
+    """Time an epoch of each network whose number of epochs is not known yet, and store it in times.json."""
     unknown = [network for network in settings.networks if network not in recall(settings, directory).epochs]
     if not unknown:
         return
     splits = digit_splits(settings.train.images, data)
-    first_images(splits.test, settings.test_images, "test_images")  # a mistake is better noticed before than after
+    first_images(splits.test, settings.test_images, "test_images")  # fail before the training, not after it
     configs = make_configs(settings)
     tell(f"timing epochs of {', '.join(unknown)}")
     keep_times(directory / "times.json", {network: configs[network] for network in unknown}, splits)
 
 
 def recall(settings: SymmetryConfig, directory: Path) -> SymmetryConfig:
-    """The settings with the epochs that follow from the budget and the times kept in the directory."""
+    """The settings with the epochs that follow from the budget and the times stored in the directory."""
     unset = {name: config for name, config in make_configs(settings).items() if name not in settings.epochs}
     times = kept_times(directory / "times.json", unset)
     follow = {name: max(_FEWEST_EPOCHS, round(settings.budget_seconds / seconds)) for name, seconds in times.items()}
@@ -134,7 +134,7 @@ def recall(settings: SymmetryConfig, directory: Path) -> SymmetryConfig:
 
 
 def measure(run: SweepRun, net: nn.Module, test: LabelledImages) -> Result:
-    """Error and time on the test images; of a plain network also with the mean over several views of each."""
+    """Error and time on the test images; for a plain network also with the mean over several views of each."""
     views = run.test.get("views", 1)
     nets = {1: net}
     if views > 1:
@@ -154,9 +154,9 @@ class Row(NamedTuple):
     symmetry: str
     parameters: int
     epochs: int
-    seconds: float  #: that training took, mean over seeds
+    seconds: float  #: of training, mean over seeds
     errors: list[float]  #: per cent, by seed
-    test_milliseconds: float  #: an image
+    test_milliseconds: float  #: per image
 
 
 def compare(results: list[Result]) -> list[Row]:
@@ -181,7 +181,7 @@ def compare(results: list[Result]) -> list[Row]:
 
 
 def _symmetry(model: dict[str, Any], views: int) -> str:
-    """What a network knows, in words."""
+    """The symmetry of a network, in words."""
     if model["kind"] != "steerable":
         return "none" if views == 1 else f"none; mean over {views} rotations of an image"
     text = f"{model['orientations']} rotations"
@@ -215,7 +215,7 @@ def table(settings: SymmetryConfig, results: list[Result]) -> Table:
 
 
 def draw(settings: SymmetryConfig, results: list[Result], directory: object) -> "Figure":
-    """One column of points per row of the table, its mean marked."""
+    """One column of points per row of the table, with its mean."""
     from sfcnn.experiments.figures import error_points
 
     points = {f"{row.name}\n{row.epochs} epochs, {row.seconds:.0f} s": row.errors for row in compare(results)}

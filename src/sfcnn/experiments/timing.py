@@ -1,7 +1,7 @@
-"""How long an epoch of several networks takes: a few steps of each in turns, the fastest of several counts.
+"""Time an epoch of several networks: a few steps of each in turn, of which the fastest counts.
 
-The networks take turns so that a change in the machine's speed meets all of them, and the least of several times is
-the one that other work on the machine disturbed least. Times are kept in a JSON file with the settings they hold for.
+The networks take turns so that changes in the machine's speed affect all of them, and the shortest of several times is
+the one least disturbed by other work on the machine. Times are stored in a JSON file with the settings they are for.
 """
 
 import json
@@ -25,11 +25,11 @@ from sfcnn.train.loop import Progress
 from sfcnn.train.run import Job, train_run
 
 _TURNS = 5  # of each network
-_STEPS = 3  # in a turn, of which the first also pays for memory and plans
+_STEPS = 3  # per turn; the first also allocates memory and makes plans
 
 
 class _Stopwatch:
-    """Observes a run of one epoch: seconds of its fastest step, and of what follows the last one."""
+    """Observes a run of one epoch: seconds of its fastest step, and of the validation."""
 
     def __init__(self) -> None:
         self.step_seconds, self.validation_seconds = float("inf"), float("inf")
@@ -44,7 +44,7 @@ class _Stopwatch:
 
 
 def epoch_seconds(configs: Mapping[str, ClassificationConfig], splits: Splits) -> dict[str, float]:
-    """Seconds that an epoch of each network takes in this process: all steps, and the validation after them."""
+    """Seconds per epoch of each network in this process: all steps and the validation."""
     trials: dict[str, list[_Stopwatch]] = defaultdict(list)
     steps = {name: Classification(splits, config).steps for name, config in configs.items()}
     for _ in range(_TURNS):
@@ -58,7 +58,7 @@ def epoch_seconds(configs: Mapping[str, ClassificationConfig], splits: Splits) -
 
 
 def _trial(config: ClassificationConfig, splits: Splits) -> _Stopwatch:
-    """The first steps of a run, as it is trained in earnest, and its validation."""
+    """Time the first steps of a regular run, and its validation."""
     config = replace(config, optimization=replace(config.optimization, epochs=1))
     watch = _Stopwatch()
 
@@ -74,7 +74,7 @@ def _trial(config: ClassificationConfig, splits: Splits) -> _Stopwatch:
 
 
 def kept_times(path: Path, configs: Mapping[str, ClassificationConfig]) -> dict[str, float]:
-    """Seconds of an epoch of those networks that the file has, none if it is not there."""
+    """Seconds per epoch of the networks in the file; empty if there is no file."""
     times = {}
     for name, (seconds, config) in _read(path).items():
         if name in configs:
@@ -85,7 +85,7 @@ def kept_times(path: Path, configs: Mapping[str, ClassificationConfig]) -> dict[
 
 
 def keep_times(path: Path, configs: Mapping[str, ClassificationConfig], splits: Splits) -> None:
-    """Time an epoch of each network and keep it in the file, beside what is there."""
+    """Time an epoch of each network and add the times to the file."""
     before: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if _read(path) else {}
     origin = provenance()
     found = {
@@ -94,12 +94,12 @@ def keep_times(path: Path, configs: Mapping[str, ClassificationConfig], splits: 
     }
     try:
         write_json(path, before | found, overwrite=bool(before))
-    except OutputExistsError:  # another process with runs of the same sweep was faster, and its times hold for all
+    except OutputExistsError:  # another process of the same sweep was faster; its times are used
         return
 
 
 def _read(path: Path) -> dict[str, tuple[float, ClassificationConfig]]:
-    """Seconds of an epoch, and the settings they were measured with."""
+    """Seconds per epoch, and the settings they were measured with."""
     if not path.is_file():
         return {}
     try:
@@ -108,9 +108,9 @@ def _read(path: Path) -> dict[str, tuple[float, ClassificationConfig]]:
             for name, kept in json.loads(path.read_text(encoding="utf-8")).items()
         }
         if not all(0 < seconds < math.inf for seconds, _ in found.values()):
-            raise ValueError("a time is not a number above 0")
+            raise ValueError("a time is not positive and finite")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} does not hold the times of epochs: remove it to measure them again") from error
+        raise ValueError(f"{path} does not contain the times of epochs: remove it to measure them again") from error
     return found
 
 

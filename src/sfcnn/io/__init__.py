@@ -1,1 +1,1 @@
-"""Files in and out: written whole or not at all, read without running anything in them."""
+"""Reading and writing files: writes are atomic, and reading a file never executes code from it."""

@@ -1,4 +1,4 @@
-"""Writing files so that nothing is lost: whole or not at all, and never over a file that was not meant."""
+"""Safe writing of files: writes are atomic and never overwrite a file unless asked to."""
 
 import json
 import os
@@ -10,11 +10,11 @@ from typing import Any
 
 
 class OutputExistsError(ValueError):
-    """A file is in the way of an output and was not meant to be replaced."""
+    """The output file exists and may not be overwritten."""
 
 
 def data_directory(option: Path | None = None) -> Path | None:
-    """The directory with the data files: `option`, else the environment's SFCNN_DATA, else none."""
+    """The data directory: `option`, else the environment variable SFCNN_DATA, else None."""
     if option is not None:
         return option
     variable = os.environ.get("SFCNN_DATA")
@@ -22,7 +22,7 @@ def data_directory(option: Path | None = None) -> Path | None:
 
 
 def is_zarr(path: Path) -> bool:
-    """Whether a path is that of a Zarr volume: by its ending, or by what is in the directory.
+    """Whether a path is a Zarr volume, judged by its suffix or by the files in the directory.
 
     >>> is_zarr(Path("volume.zarr")), is_zarr(Path("stack.tif"))
     (True, False)
@@ -33,20 +33,20 @@ def is_zarr(path: Path) -> bool:
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
-    """Raise if `path` cannot become an output file: a directory, an existing file, or no place to put it."""
+    """Raise if `path` cannot be written: it is a directory, a special file, or an existing file without `overwrite`."""
     if path.is_dir():
         raise OutputExistsError(f"output {path} is a directory, expected a file name")
-    if path.exists() and not path.is_file():  # a device or a pipe, which a new file must not take the place of
-        raise OutputExistsError(f"output {path} is a special file, expected the name of a file")
+    if path.exists() and not path.is_file():  # a device or a pipe, which must not be replaced
+        raise OutputExistsError(f"output {path} is a special file, expected a file name")
     if path.exists() and not overwrite:
         raise OutputExistsError(f"output {path} exists: choose another name or pass --overwrite")
 
 
 @contextmanager
 def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, which takes its place once the block has ended without an error.
+    """Yield a temporary path next to `path` and rename it to `path` if the block ends without an error.
 
-    The file system's rename makes the change at once: a reader sees the old file or the whole new one.
+    The rename is atomic: a reader sees either the old file or the complete new one.
     """
     check_output(path, overwrite=overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,10 +56,10 @@ def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     try:
         yield temporary
         with temporary.open("rb") as written:
-            os.fsync(written.fileno())  # else a power cut could leave the new name on an empty file
+            os.fsync(written.fileno())  # otherwise a power cut could leave an empty file under the new name
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes private files; outputs get the user's usual permissions
+        temporary.chmod(0o666 & ~umask)  # mkstemp creates private files; outputs get the usual permissions
         if overwrite:
             temporary.replace(path)
         else:
@@ -71,23 +71,23 @@ def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def _move_to_new(temporary: Path, path: Path) -> None:
-    """Give a file its name, unless somebody made another one of this name meanwhile."""
+    """Rename a file, unless another one of this name has been created in the meantime."""
     try:
         os.link(temporary, path)
     except FileExistsError:
         raise
-    except OSError:  # exFAT, SMB and many FUSE mounts have no hard links: claim the name, then take its place
+    except OSError:  # exFAT, SMB and many FUSE mounts have no hard links: claim the name, then replace it
         os.close(os.open(path, os.O_CREAT | os.O_EXCL))
         temporary.replace(path)
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove the temporary files that `new_file` left in a directory and below when its process was killed."""
+    """Remove temporary files of `new_file`, in a directory and below, whose process was killed."""
     for path in directory.rglob(".*-*.part*"):
         path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, values: Any, *, overwrite: bool = False) -> None:
-    """Write values as readable JSON, whole or not at all."""
+    """Write values atomically as indented JSON."""
     with new_file(path, overwrite=overwrite) as temporary:
         temporary.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

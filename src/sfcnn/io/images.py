@@ -1,4 +1,4 @@
-"""Image files as arrays: grey or RGB, in [0, 1], and brought to one size."""
+"""Image files as arrays: grey or RGB, in [0, 1], resized to a common size."""
 
 import warnings
 from collections.abc import Iterable
@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-#: What is read, recognised by the contents of a file and not by its name. Formats that call other programs are left
-#: out.
+#: Supported formats, recognised by the contents of a file, not by its name. Formats that call other programs are
+#: excluded.
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 
 Pixels = NDArray[np.float32]  # (H, W, C), black 0 and white 1
 
-#: How an image of another shape is brought to the network's.
+#: How an image of another shape is fitted to that of the network.
 FITS = ("pad", "stretch")
 
-_WHITE = {"I": 65535.0, "F": 1.0}  # of images of integers and of floats; all others have bytes
+_WHITE = {"I": 65535.0, "F": 1.0}  # of integer and float images; all others are 8-bit
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
-    """The files among `paths`, and in the place of each directory the image files in it, sorted by name.
+    """The files in `paths`, with each directory replaced by its image files, sorted by name.
 
-    Of a directory, hidden files and those whose ending is not that of an image are left out.
+    Hidden files in a directory and those without an image suffix are skipped.
     """
     Image.init()
     endings = {ending for ending, name in Image.registered_extensions().items() if name in FORMATS}
@@ -41,18 +41,18 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
             raise ValueError(f"directory {path} has no image files ({', '.join(FORMATS)})")
         files += found
     if not files:
-        raise ValueError("no image files were named: at least one is needed")
+        raise ValueError("no image files given: at least one is needed")
     return files
 
 
 def read_pixels(path: Path, channels: int = 0, background: float = 0.0) -> Pixels:
-    """The picture in a file as float32 (H, W, C) in [0, 1], the right way up, C = 1 or 3.
+    """The image in a file as float32 (H, W, C) in [0, 1], upright, C = 1 or 3.
 
     Args:
         path: of the file, which must have one page.
-        channels: 1 turns colours to luminance, 3 grey to colours; 0 keeps what the file has, where colours whose three
-            values are equal everywhere are grey.
-        background: brightness behind what is transparent.
+        channels: 1 converts colours to luminance, 3 converts grey to RGB; 0 keeps the channels of the file, except
+            that RGB images with three equal channels become grey.
+        background: brightness behind transparent pixels.
     """
     if channels not in (0, 1, 3):
         raise ValueError(f"channels must be 0, 1 or 3, got {channels}")
@@ -72,16 +72,16 @@ def read_pixels(path: Path, channels: int = 0, background: float = 0.0) -> Pixel
 
 
 def _decode(path: Path, channels: int) -> Image.Image:
-    """The one picture in a file as "L" or "RGB", with "A" if it has opacity, as "I" (integers) or "F" (floats)."""
+    """The only image in a file, in mode "L" or "RGB", with "A" if it has opacity, or "I" (integers) or "F" (floats)."""
     if not path.is_file():
         raise ValueError(f"image {path} does not exist")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd tags, which pixels do not depend on
+            warnings.simplefilter("ignore")  # about odd tags, which do not affect pixels
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            # Image.open(path) would leave the file open where its first bytes cannot be read.
+            # Image.open(path) would leave the file open if its first bytes cannot be read.
             with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
-                # Cameras keep a second view of a picture in its file (MPO). It may be left out, pages may not.
+                # Cameras store a second view in the same file (MPO), which can be ignored; pages cannot.
                 pages = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
                 upright = ImageOps.exif_transpose(image)
                 grey = channels == 1 or upright.mode in ("1", "L", "LA", "La")
@@ -93,16 +93,16 @@ def _decode(path: Path, channels: int) -> Image.Image:
         raise ValueError(f"image {path} is too large: at most {Image.MAX_IMAGE_PIXELS:,} pixels are read") from error
     except Exception as error:  # damaged files raise many kinds of error
         if isinstance(error, OSError) and error.filename is not None:
-            raise  # the file system's own, such as a missing permission
+            raise  # raised by the file system, for example missing permission
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"image {path} cannot be decoded: {reason}") from error
     if pages > 1:
-        raise ValueError(f"image {path} has {pages} pages, expected one: save them as files of their own")
+        raise ValueError(f"image {path} has {pages} pages, expected one: save them as separate files")
     return decoded
 
 
 def _fraction(pixels: Pixels, white: float, path: Path) -> Pixels:
-    """Values of 0 … white as fractions of white."""
+    """Scale values from [0, white] to [0, 1]."""
     if not np.isfinite(pixels).all():
         raise ValueError(f"image {path} has pixels that are not numbers (NaN or infinite)")
     low, high = pixels.min(), pixels.max()
@@ -114,8 +114,8 @@ def _fraction(pixels: Pixels, white: float, path: Path) -> Pixels:
 def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: str = "pad") -> Pixels:
     """Resample an image (h, w, C) to `size` (H, W) without aliasing: (H, W, C).
 
-    "pad" keeps the shape of things and fills the rest with the background, the median of the image's border; "stretch"
-    does not.
+    "pad" keeps the aspect ratio and fills the rest with the background, the median of the image's border; "stretch"
+    does not keep it.
     """
     if fit not in FITS:
         raise ValueError(f"unknown fit {fit!r}, choose one of {list(FITS)}")
@@ -137,14 +137,14 @@ def fit_pixels(pixels: Pixels, size: tuple[int, int], fit: str = "pad") -> Pixel
 def read_resized(
     path: Path, size: tuple[int, int] = (28, 28), *, channels: int = 1, invert: bool = False, fit: str = "pad"
 ) -> Tensor:
-    """One image file as a network takes it, but in bytes: (C, H, W), uint8, black 0 and white 255.
+    """One image file in the shape that a network expects: (C, H, W), uint8, black 0 and white 255.
 
     Args:
         path: of the file.
         size: (H, W) of the network's images.
-        channels: 1, 3, or 0 for what the file has; see `read_pixels`.
-        invert: exchange black and white, for dark ink on bright paper. What is transparent is white then.
-        fit: how another shape is brought to `size`; see `fit_pixels`.
+        channels: 1, 3, or 0 for those of the file; see `read_pixels`.
+        invert: exchange black and white, for dark ink on bright paper; transparent pixels then count as white.
+        fit: how an image of another shape is fitted to `size`; see `fit_pixels`.
     """
     pixels = fit_pixels(read_pixels(path, channels, background=float(invert)), size, fit)
     image = torch.from_numpy((pixels * 255).round().astype(np.uint8)).permute(2, 0, 1)

@@ -1,16 +1,16 @@
-"""Pictures of single digits brought to the form of MNIST: bright ink on black, 28×28 pixels.
+"""Convert images of single digits to the format of MNIST: bright ink on black, 28×28 pixels.
 
-A network of digits has seen nothing else. MNIST's digits were scaled to fit into a box of 20 pixels and put with their
-centre of mass into the middle. Here it is done the same way, whatever the picture's size, colours and orientation:
+Networks for digits are trained on this format only. MNIST's digits were scaled to fit a box of 20 pixels, with their
+centre of mass in the middle. The same is done here for images of any size, colours and orientation:
 
-1. The ground is the median of the picture's border. Ink is what differs from it, darker or brighter, whichever differs
-   more; differences below a quarter of the largest are paper, above three quarters they are full ink.
-2. The size of a digit is the longer side of the box around its ink. The picture may be turned by any angle, so that it
-   is the mean over all directions of the box. It becomes 20.6 pixels, which is what it is for digits of MNIST.
-3. The centre of mass of the ink goes to the middle of the image, and the brightest pixel becomes white.
+1. The background is the median of the image's border. Ink is what differs from it, darker or brighter, whichever
+   differs more; differences below a quarter of the largest are paper, above three quarters full ink.
+2. The size of a digit is the longer side of the bounding box of its ink, averaged over all directions of the box,
+   because the image may be rotated by any angle. It is scaled to 20.6 pixels, the mean for MNIST's digits.
+3. The centre of mass of the ink is moved to the middle of the image, and the brightest pixel becomes white.
 
-A picture that has the network's size already is taken as it is, but for dark ink on a bright ground, which is inverted.
-There should be one digit and nothing else in the picture, on ground that is about even.
+An image that already has the network's size is used as it is, except that dark ink on a bright background is inverted.
+The image should contain one digit and nothing else, on a roughly uniform background.
 """
 
 from collections.abc import Iterable
@@ -27,13 +27,13 @@ from sfcnn.io.images import image_files, read_pixels
 Grey = NDArray[np.float32]  # (H, W), black 0 and white 1
 
 _SIDE = 28
-_BOX = 20.6  # mean longer side of the boxes around MNIST's digits, in pixels
-_PAPER, _INK = 0.25, 0.75  # parts of the largest difference from the ground
+_BOX = 20.6  # mean longer side of the bounding boxes of MNIST's digits, in pixels
+_PAPER, _INK = 0.25, 0.75  # as fractions of the largest difference from the background
 _DIRECTIONS = np.deg2rad(np.arange(0, 180, 10))  # a right angle is nine steps
 
 
 def is_dark(pixels: Grey) -> bool:
-    """Whether what differs most from the ground of a picture (H, W) is darker than it."""
+    """Whether the pixels of an image (H, W) that differ most from its background are darker than it."""
     ground = _ground(pixels)
     return bool(ground - pixels.min() > pixels.max() - ground)
 
@@ -44,17 +44,17 @@ def _ground(pixels: Grey) -> float:
 
 
 def find_ink(pixels: Grey, dark: bool) -> Grey:
-    """How much ink there is at each pixel (H, W), from 0 to 1; nothing on a picture of one colour."""
+    """The amount of ink at each pixel (H, W), from 0 to 1; 0 everywhere for an image of one colour."""
     difference = (_ground(pixels) - pixels) * (1 if dark else -1)
-    largest = max(float(difference.max()), 1 / 255)  # less is rounding
+    largest = max(float(difference.max()), 1 / 255)  # smaller differences are rounding
     return ((difference / largest - _PAPER) / (_INK - _PAPER)).clip(0, 1).astype(np.float32)
 
 
 def box_side(ink: Grey) -> float:
-    """The longer side of the box around ink (H, W), in pixels, mean over the directions that the box can have."""
+    """The longer side of the bounding box of ink (H, W), in pixels, averaged over the directions of the box."""
     rows = np.flatnonzero((ink > 0.5).any(1))
     lines = ink[rows] > 0.5
-    ends = lines.argmax(1), ink.shape[1] - 1 - lines[:, ::-1].argmax(1)  # no other pixel of a row is at a border
+    ends = lines.argmax(1), ink.shape[1] - 1 - lines[:, ::-1].argmax(1)  # only the ends of a row can touch the box
     points = np.stack([np.concatenate(ends), np.tile(rows, 2)])
     along = np.stack([np.cos(_DIRECTIONS), np.sin(_DIRECTIONS)], 1) @ points
     extents = np.ptp(along, axis=1) + 1
@@ -62,15 +62,15 @@ def box_side(ink: Grey) -> float:
 
 
 def fit_ink(ink: Grey, side: int = _SIDE) -> Grey:
-    """Ink (H, W) as an image (side, side) in which it has the size and the place that MNIST's digits have."""
+    """Ink (H, W) as an image (side, side), with the size and position of MNIST's digits."""
     if not (ink > 0.5).any():
         return np.zeros((side, side), np.float32)
-    reach = box_side(ink) / _BOX * _SIDE / 2  # from the centre to the border of the image, in pixels of the picture
+    reach = box_side(ink) / _BOX * _SIDE / 2  # from the centre to the border of the result, in pixels of the input
     total = ink.sum(dtype=np.float64)
     centre = [
         float(ink.sum(axis, dtype=np.float64) @ (np.arange(ink.shape[1 - axis]) + 0.5) / total) for axis in (1, 0)
     ]
-    # The window around the centre, with nothing where it reaches beyond the picture.
+    # The window around the centre, zero outside the image.
     starts = [int(np.floor(middle - reach)) - 1 for middle in centre]
     size = int(np.ceil(2 * reach)) + 3
     window = np.zeros((size, size), np.float32)
@@ -87,15 +87,15 @@ def fit_ink(ink: Grey, side: int = _SIDE) -> Grey:
 
 
 def read_digit(path: Path, side: int = _SIDE, *, invert: bool = False) -> Tensor:
-    """The digit in an image file as a network takes it, but in bytes: (1, side, side), uint8, white ink on black.
+    """The digit in an image file in the format that a network expects: (1, side, side), uint8, white ink on black.
 
     Args:
         path: of the file.
         side: height and width of the network's images.
-        invert: the ink is dark; else it is found out.
+        invert: the ink is dark; otherwise this is detected.
     """
     pixels = read_pixels(path, 1, background=1.0)[..., 0]
-    if not invert and pixels.min() == pixels.max():  # white ink on transparent ground
+    if not invert and pixels.min() == pixels.max():  # white ink on a transparent background
         pixels = read_pixels(path, 1, background=0.0)[..., 0]
     dark = invert or is_dark(pixels)
     if pixels.shape == (side, side):

@@ -12,11 +12,11 @@ from sfcnn.io.stacks import checked_pixels, grey_or_colours, named_errors, one_s
 
 
 class StackPages:
-    """The slices of a TIFF file, of which one at a time is read, with the values that `read_stack` gives.
+    """The slices of a TIFF file, read one at a time, with the same values as from `read_stack`.
 
     Args:
         path: of the file.
-        colour: take slices that are not grey, with a last axis of 3.
+        colour: accept colour slices, which have a last axis of 3.
     """
 
     def __init__(self, path: Path, *, colour: bool = False) -> None:
@@ -27,16 +27,16 @@ class StackPages:
             sizes = dict(zip(series.axes, series.shape, strict=True))
             self.shape: tuple[int, int, int] = (sizes[axes[0]] if len(axes) == 3 else 1, sizes["Y"], sizes["X"])
             self.dtype: np.dtype[Any] = np.dtype(series.dtype)
-            # ImageJ writes a large stack as one page and the rest behind it.
+            # ImageJ writes a large stack as one page followed by the remaining data.
             self._mapped = series.dataoffset is not None and series.keyframe.is_memmappable
             if not self._mapped and len(series.pages) != self.shape[0]:
                 raise ValueError(
-                    f"{path} has {self.shape[0]} slices on {len(series.pages)} pages, expected one on each page"
+                    f"{path} has {self.shape[0]} slices on {len(series.pages)} pages, expected one slice per page"
                 )
         self.pixels = read_pixel_size(path)
 
     def read(self, z: int) -> NDArray[Any]:
-        """Slice z as it is stored: (H, W), or (H, W, 3) of colours."""
+        """Slice z as stored: (H, W), or (H, W, 3) for colours."""
         with named_errors(self.path), tifffile.TiffFile(self.path) as file:
             series = file.series[0]
             axes: str = series.axes

@@ -1,7 +1,7 @@
-"""How large the pixels of a TIFF file are, so that results lie over their images in Fiji and napari.
+"""The pixel size of a TIFF file, so that results align with their images in Fiji and napari.
 
-ImageJ keeps pixels per unit in the resolution tags, and the unit's name and the distance of slices in its own text;
-other programs use inches or centimetres. Both are carried over as they are.
+ImageJ stores pixels per unit in the resolution tags, and the name of the unit and the slice spacing in its own
+metadata; other programs use inches or centimetres. Both are copied unchanged.
 """
 
 import warnings
@@ -15,12 +15,12 @@ _NO_UNIT, _IN_CENTIMETRES = 1, 3  # of the tag ResolutionUnit; 2 is inches
 _CENTIMETRE = 1e4
 #: ImageJ's names of units, in micrometres.
 _MICROMETRES = {"nm": 1e-3, "nanometer": 1e-3, "um": 1.0, "µm": 1.0, "micron": 1.0, "micrometer": 1.0, "mm": 1e3}
-_LENGTHS = ("unit", "yunit", "zunit", "spacing")  # what ImageJ's text says about lengths
+_LENGTHS = ("unit", "yunit", "zunit", "spacing")  # the lengths in ImageJ's metadata
 
 
 @dataclass(frozen=True)
 class PixelSize:
-    """Sizes of pixels and the distance of slices, as a file says them; nothing if it does not."""
+    """Pixel size and slice spacing as stated in a file; empty if it states none."""
 
     resolution: tuple[float, float] | None = None  #: pixels per unit, across and down
     unit: int = _NO_UNIT  #: of the tag ResolutionUnit
@@ -28,7 +28,7 @@ class PixelSize:
 
     @property
     def micrometres(self) -> float:
-        """Width of a pixel, 0 if the file does not say it. Dots per inch are a printer's, not a microscope's."""
+        """Width of a pixel, 0 if unknown. Dots per inch are ignored: they describe a printer, not a microscope."""
         if self.resolution is None:
             return 0.0
         name = str(self.lengths.get("unit", "")).strip().lower().replace("\\u00b5", "µ").replace("μ", "µ")
@@ -36,16 +36,16 @@ class PixelSize:
         return length / self.resolution[0]
 
     def options(self) -> dict[str, Any]:
-        """Arguments of `tifffile.imwrite`, but for metadata."""
+        """Arguments of `tifffile.imwrite`, without metadata."""
         return {} if self.resolution is None else {"resolution": self.resolution, "resolutionunit": self.unit}
 
 
-#: What is written if nothing is known.
+#: Written if the pixel size is unknown.
 UNKNOWN = PixelSize()
 
 
 def read_pixel_size(path: Path) -> PixelSize:
-    """The size of the pixels of a TIFF file, or none for files of other kinds and for tags that make no sense."""
+    """The pixel size of a TIFF file; unknown for other kinds of files and for invalid tags."""
     if path.suffix.lower() not in (".tif", ".tiff"):
         return UNKNOWN
     try:
@@ -61,7 +61,7 @@ def read_pixel_size(path: Path) -> PixelSize:
 
 
 def _fraction(tags: Any, name: str) -> float | None:
-    """The value of a tag that holds a fraction above 0."""
+    """The value of a tag that holds a positive fraction."""
     if name not in tags:
         return None
     over, under = tags[name].value

@@ -12,7 +12,7 @@ _PACKAGES = ("sfcnn", "torch", "numpy", "accelerate")
 
 
 def _commit() -> str | None:
-    """The commit of the source tree that runs, marked if files were changed since; None for an installed package."""
+    """The commit of the running source tree, marked if it has local changes; None for an installed package."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
@@ -33,7 +33,7 @@ def _processor() -> str:
 
 
 def provenance() -> dict[str, Any]:
-    """What has to be known to measure something again."""
+    """What is needed to reproduce a measurement."""
     import torch
 
     packages = {}

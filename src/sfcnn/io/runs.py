@@ -1,11 +1,11 @@
-"""A run is a directory that training leaves and prediction reads:
+"""A run is a directory written by training and read by prediction:
 
 config.yaml          its task and settings
 log.csv              one row per epoch
 best.safetensors     the weights with the smallest validation error
 checkpoints/         the newest states, to resume from
 result.json          written at the end
-pose.safetensors     what reads angles, if it was learned (`sfcnn.classification.pose`)
+pose.safetensors     the angle head, if it was trained (`sfcnn.classification.pose`)
 """
 
 from pathlib import Path
@@ -16,17 +16,17 @@ from torch import nn
 from sfcnn.io.settings import load_yaml
 from sfcnn.io.state import read_state
 
-#: What a run can have learned, each by a package of this name.
+#: The tasks of runs, each implemented by the package of this name.
 TASKS = ("classification", "segmentation")
 
 Net = TypeVar("Net", bound=nn.Module)
 
 
 def from_older(task: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a run of any version, with what was fixed then and can be chosen now.
+    """Settings of a run of any version, with options added that were fixed at the time.
 
-    A file that does not say how convolutions pad and how maps end and are halved is of a time when all convolutions
-    padded and the paper's borders and maxima were the only ones.
+    A file without settings for padding, borders and pooling was written when all convolutions were padded and the
+    paper's borders and max pooling were the only choice.
     """
     if task != "classification" or not isinstance(values.get("model", {}), dict):
         return values
@@ -37,9 +37,9 @@ def read_run(directory: Path) -> tuple[str, dict[str, Any]]:
     """The task of a run and its settings as plain values."""
     path = directory / "config.yaml"
     if not path.is_file():
-        raise ValueError(f"{directory} is not a run, since it has no config.yaml; `--out DIR` of a training makes one")
+        raise ValueError(f"{directory} is not a run, since it has no config.yaml; training creates one in `--out DIR`")
     values = load_yaml(path)
-    # Runs of version 0.1 do not name their task.
+    # Runs of version 0.1 do not state their task.
     task = values.pop("task", "segmentation" if "crops" in values else "classification")
     if task not in TASKS:
         raise ValueError(f"{path}: unknown task {task!r}, choose one of {list(TASKS)}")
@@ -47,7 +47,7 @@ def read_run(directory: Path) -> tuple[str, dict[str, Any]]:
 
 
 def read_task(directory: Path, task: str) -> dict[str, Any]:
-    """The settings of a run of this task."""
+    """The settings of a run, which must have this task."""
     found, values = read_run(directory)
     if found != task:
         raise ValueError(f"{directory} is a run of {found}, expected one of {task}")
@@ -55,13 +55,13 @@ def read_task(directory: Path, task: str) -> dict[str, Any]:
 
 
 def load_best(directory: Path, net: Net) -> Net:
-    """Give a network the best weights of a run so far, and put it in eval mode."""
+    """Load the best weights of a run so far into a network, and put it in eval mode."""
     weights = directory / "best.safetensors"
     if not weights.is_file():
-        raise ValueError(f"{directory} has no best.safetensors yet: its first epoch has not ended")
+        raise ValueError(f"{directory} has no best.safetensors yet: its first epoch has not finished")
     state = read_state(weights)
     if not isinstance(state.get("model"), dict):
-        raise ValueError(f"{weights} holds no weights of a network")
+        raise ValueError(f"{weights} does not hold the weights of a network")
     try:
         net.load_state_dict(state["model"])
     except (RuntimeError, TypeError, AttributeError) as error:

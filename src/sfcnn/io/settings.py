@@ -1,7 +1,7 @@
-"""Settings as YAML files: every field of a frozen dataclass, checked by its type.
+"""Settings as YAML files: every field of a frozen dataclass, with its type checked.
 
-A dataclass may have presets: a class variable `presets`, the name of a setting that is not a field and the values of
-fields that each of its choices stands for. What is named beside it overrides them, and what is written are the fields.
+A dataclass may have presets: a class variable `presets`, with the name of a setting that is not a field, and the field
+values that each of its choices stands for. Fields given explicitly override them; only the fields are written.
 """
 
 import re
@@ -19,7 +19,7 @@ Config = TypeVar("Config")
 
 _LONGEST = 600  # characters of a message about a value
 
-#: How the parser's own words are said here.
+#: Messages of the parser, and how they are reworded.
 _WORDING = (
     (r'Parser key "(?:settings\.)?([^"]*)":', r"\1:"),
     (r"Expected a <class '(\w+)'>\. Got value:", r"expected \1, got"),
@@ -27,7 +27,7 @@ _WORDING = (
 
 
 def one_line(message: object) -> str:
-    """What jsonargparse says of a value, on one line and of bounded length."""
+    """A message of jsonargparse on one line and of bounded length."""
     text = " ".join(str(message).split())
     for theirs, ours in _WORDING:
         text = re.sub(theirs, ours, text)
@@ -40,7 +40,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise ValueError(f"settings file {path} does not exist")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    # Beside its own errors the reader raises those of what it makes of texts: numbers, dates, sets.
+    # Besides YAMLError, the reader raises errors from converting text to numbers, dates and sets.
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"{path} is not a YAML file: {one_line(error)}") from error
     if not isinstance(values, dict):
@@ -49,7 +49,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def find_presets(config: type, prefix: str = "") -> Iterator[tuple[str, Mapping[str, Mapping[str, Any]]]]:
-    """The presets of a dataclass and of those in it: their names from outside, such as "optimization.recipe"."""
+    """The presets of a dataclass and its nested dataclasses, by full name, such as "optimization.recipe"."""
     if hasattr(config, "presets"):
         name, choices = config.presets
         yield f"{prefix}{name}", choices
@@ -59,7 +59,7 @@ def find_presets(config: type, prefix: str = "") -> Iterator[tuple[str, Mapping[
 
 
 def write_out(config: type, values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values with every preset replaced by what it stands for.
+    """Values with every preset expanded to its fields.
 
     >>> from sfcnn.train.config import OptimizationConfig
     >>> write_out(OptimizationConfig, {"recipe": "fast", "epochs": 3})["schedule"]
@@ -82,7 +82,7 @@ def write_out(config: type, values: dict[str, Any], prefix: str = "") -> dict[st
 
 
 def check_names(config: type, values: dict[str, Any], source: Path | None = None, prefix: str = "") -> None:
-    """Raise if a name is not a field of the dataclass, has no value, or has one where there are several settings."""
+    """Raise if a name is not a field, has no value, or has a single value where nested settings are expected."""
     known: dict[str, Any] = {field.name: field.type for field in fields(config)}
     if hasattr(config, "presets"):
         known[config.presets[0]] = str
@@ -98,12 +98,12 @@ def check_names(config: type, values: dict[str, Any], source: Path | None = None
                     f"{where}{prefix}{name} must hold settings as `name: value` lines, got {one_line(repr(value))}"
                 )
             check_names(inner, value, source, f"{prefix}{name}.")
-        elif value is None:  # which jsonargparse would take for any type
+        elif value is None:  # which jsonargparse would accept for any type
             raise ValueError(f"{where}{prefix}{name} must have a value, got null")
 
 
 def make_settings(config: type[Config], values: dict[str, Any]) -> Config:
-    """A dataclass from nested plain values; fields that are not named keep their defaults.
+    """A dataclass from nested plain values; missing fields keep their defaults.
 
     >>> from sfcnn.train.config import OptimizationConfig
     >>> make_settings(OptimizationConfig, {"epochs": 3}).epochs
@@ -129,7 +129,7 @@ def read_settings(config: type[Config], path: Path) -> Config:
 
 
 def write_settings(path: Path, config: Any, *, overwrite: bool = False, **others: str) -> None:
-    """Write a dataclass as YAML, all fields, after others that are named."""
+    """Write all fields of a dataclass as YAML, preceded by `others`."""
     values = others | asdict(config)
     with new_file(path, overwrite=overwrite) as temporary:
         temporary.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")

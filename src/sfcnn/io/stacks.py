@@ -1,7 +1,7 @@
 """Files of microscope images: TIFF stacks, single images of any kind, masks and label images.
 
-What is wrong with a file ends in a ValueError of one line that names it. Values are read as they are stored. Images
-whose colours are all grey are read as grey; other colour images have a last axis of 3, where they are asked for.
+Any problem with a file raises a ValueError with a one-line message that names it. Values are read as stored. Colour
+images with equal channels are read as grey; others have a last axis of 3, if colours are allowed.
 """
 
 import logging
@@ -20,26 +20,26 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from sfcnn.io.files import new_file
 from sfcnn.io.pixelsize import UNKNOWN, PixelSize
 
-#: Endings of TIFF files, which have many pages and types of numbers; all others are single pictures.
+#: Suffixes of TIFF files, which support many pages and data types; all others are single images.
 TIFF = (".tif", ".tiff")
 
-#: Kinds of pictures that are read. Those that call other programs are left out.
+#: Supported image formats. Those that call other programs are excluded.
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "WEBP")
 
-#: Types of numbers that ImageJ and Fiji read.
+#: Data types that ImageJ and Fiji read.
 WRITABLE = ("uint8", "uint16", "float32")
 
 _WHITE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}
-_DEFLATE = 1032  # nothing that deflate packs becomes smaller than by this factor
-_LONGEST_REASON = 300  # characters; decoders may quote what they could not read
-_EXACT = 2**24  # whole numbers up to here are exact in float32
+_DEFLATE = 1032  # the largest possible compression ratio of deflate
+_LONGEST_REASON = 300  # characters; decoders may quote the data that they could not read
+_EXACT = 2**24  # integers up to here are exact in float32
 
 
 def read_stack(path: Path, *, colour: bool = False) -> NDArray[Any]:
-    """The slices of a TIFF file (Z, H, W), however many: whole numbers as they are stored, others as float32.
+    """The slices of a TIFF file (Z, H, W), one or more: integers as stored, other types as float32.
 
-    Bits become 0 and 255. A table of colours, which Fiji stores beside labels, is left out. With `colour`, slices that
-    are not grey are (Z, H, W, 3); without, they are a mistake.
+    Bits become 0 and 255. A colour map, which Fiji stores with labels, is ignored. With `colour`, slices that are not
+    grey are (Z, H, W, 3); without, they raise an error.
     """
     with named_errors(path), tifffile.TiffFile(path) as file:
         series = one_series(path, file)
@@ -59,14 +59,14 @@ def one_series(path: Path, file: tifffile.TiffFile) -> tifffile.TiffPageSeries:
         sizes = sorted({str(part.shape) for part in file.series})
         raise ValueError(f"{path} has pages that do not fit together, of sizes {', '.join(sizes)}")
     if series.nbytes > _DEFLATE * path.stat().st_size:
-        raise ValueError(f"{path} is damaged: too small for the numbers {series.shape} that it announces")
+        raise ValueError(f"{path} is damaged: too small for its stated shape {series.shape}")
     if series.keyframe.photometric == tifffile.PHOTOMETRIC.MINISWHITE:
         raise ValueError(f"{path} is stored with white as 0: save it with black as 0, after inverting it if need be")
     return series
 
 
 def slice_axes(path: Path, series: tifffile.TiffPageSeries) -> str:
-    """The axes of pages without that of colours, if they are slices ZYX or one image YX."""
+    """The axes of the pages without the colour axis; they must be slices ZYX or one image YX."""
     axes: str = series.axes.replace("S", "")
     if not axes.endswith("YX") or len(axes) > 3 or axes.startswith("C"):
         hint = ": if its channels are slices, save them as such" if axes.startswith("C") else ""
@@ -76,17 +76,17 @@ def slice_axes(path: Path, series: tifffile.TiffPageSeries) -> str:
 
 
 def _check_chain(path: Path, file: tifffile.TiffFile) -> None:
-    """Raise if the pages of a file, each of which says where the next one is, lead back: reading them would not end."""
+    """Raise if the pages of a file, each of which points to the next, form a loop: reading them would never end."""
     tiff, handle = file.tiff, file.filehandle
     offset, seen = file.pages.first.offset, set[int]()
     while offset:
         if offset in seen:
-            raise ValueError(f"{path} is damaged: its pages lead in a circle")
+            raise ValueError(f"{path} is damaged: its pages form a loop")
         seen.add(offset)
         handle.seek(offset)
         count = handle.read(tiff.tagnosize)
         if len(count) < tiff.tagnosize:
-            return  # of what is cut short the decoder tells
+            return  # the decoder reports truncated files
         (tags,) = struct.unpack(tiff.tagnoformat, count)
         handle.seek(offset + tiff.tagnosize + tags * tiff.tagsize)
         link = handle.read(tiff.offsetsize)
@@ -109,15 +109,15 @@ def read_image(path: Path, *, colour: bool = False) -> NDArray[Any]:
         array = np.array(stored)
     if stored.mode in ("LA", "RGBA"):
         if array[..., -1].min() < 255:
-            raise ValueError(f"{path} has transparent pixels: save it without")
+            raise ValueError(f"{path} has transparent pixels: save it without transparency")
         array = array[..., :-1]
     array = grey_or_colours(path, array, colour=colour) if array.ndim == 3 else array
-    # Older versions of Pillow give 16 bits as int32.
+    # Older versions of Pillow return 16-bit images as int32.
     return checked_pixels(path, array.astype(np.uint16) if array.dtype == np.int32 else array)
 
 
 def read_mask(path: Path) -> NDArray[Any]:
-    """A mask (H, W) or (Z, H, W) as it is stored; of a picture with a table of colours, the numbers in the table."""
+    """A mask (H, W) or (Z, H, W) as stored; for an image with a palette, the palette indices."""
     if path.suffix.lower() in TIFF:
         stack = read_stack(path)
         return stack if len(stack) > 1 else stack[0]
@@ -128,7 +128,7 @@ def read_mask(path: Path) -> NDArray[Any]:
 
 
 def read_labels(path: Path) -> NDArray[np.int64]:
-    """Label images (Z, H, W) from a TIFF file: whole numbers, 0 for membrane, also if they are stored as floats."""
+    """Label images (Z, H, W) from a TIFF file: integers, possibly stored as floats, 0 for membrane."""
     stack = read_stack(path)
     if stack.min() < 0 or (stack.dtype.kind == "f" and (stack % 1 != 0).any()):
         raise ValueError(
@@ -138,7 +138,7 @@ def read_labels(path: Path) -> NDArray[np.int64]:
 
 
 def as_fraction(image: NDArray[Any], name: object) -> NDArray[np.float32]:
-    """Values from black, 0, to white, 1: of 8 or 16 bits by division, and floats as they are; `name` is for errors.
+    """Values from 0, black, to 1, white: 8 and 16 bits are rescaled, floats kept; `name` is used in error messages.
 
     >>> as_fraction(np.array([0, 51, 255], np.uint8), "my image")
     array([0. , 0.2, 1. ], dtype=float32)
@@ -152,16 +152,16 @@ def as_fraction(image: NDArray[Any], name: object) -> NDArray[np.float32]:
 
 
 def write_stack(path: Path, stack: NDArray[Any], *, pixels: PixelSize = UNKNOWN, overwrite: bool = False) -> None:
-    """Write slices (Z, H, W) or an image (H, W) as a TIFF file that Fiji and napari open; whole or not at all.
+    """Write slices (Z, H, W) or an image (H, W) atomically as a TIFF file for Fiji and napari.
 
-    Slices with several channels are (Z, C, H, W). `pixels` says how large they are, as `read_pixel_size` finds it in
+    Slices with several channels are (Z, C, H, W). `pixels` is the pixel size, as returned by `read_pixel_size` for
     another file.
     """
     write_stacks({path: stack}, pixels=pixels, overwrite=overwrite)
 
 
 def write_stacks(stacks: Mapping[Path, NDArray[Any]], *, pixels: PixelSize = UNKNOWN, overwrite: bool = False) -> None:
-    """Write several as `write_stack` does, all or none of them."""
+    """Write several files with `write_stack`, all or none of them."""
     for path, stack in stacks.items():
         _check_writable(path, stack)
     with ExitStack() as files:
@@ -171,18 +171,18 @@ def write_stacks(stacks: Mapping[Path, NDArray[Any]], *, pixels: PixelSize = UNK
                 axes = "ZCYX" if stack.ndim == 4 else "ZYX"[-stack.ndim :]
                 metadata = pixels.lengths | {"axes": axes}
                 tifffile.imwrite(temporary, stack, imagej=True, metadata=metadata, **pixels.options())
-            except OSError as error:  # numpy counts what it has written, and does not say what stopped it
+            except OSError as error:  # numpy reports how much it has written, but not why it stopped
                 reason = str(error) if error.errno else f"is the disk full? ({error})"
                 raise OSError(f"cannot write {path}: {reason}") from error
 
 
 def write_labels(path: Path, labels: NDArray[Any], *, overwrite: bool = False) -> None:
-    """Write label images as `as_writable_labels`."""
+    """Write label images, converted by `as_writable_labels`."""
     write_stack(path, as_writable_labels(labels, path), overwrite=overwrite)
 
 
 def as_writable_labels(labels: NDArray[Any], name: object) -> NDArray[Any]:
-    """Labels with 16 bits, or if there are too many as floats, in which Fiji shows them as well; `name` is for errors.
+    """Labels as uint16, or as floats if there are too many; Fiji shows both. `name` is used in error messages.
 
     >>> as_writable_labels(np.array([0, 65536]), "my labels")
     array([    0., 65536.], dtype=float32)
@@ -199,23 +199,23 @@ def _check_writable(path: Path, stack: NDArray[Any]) -> None:
             f"expected slices (Z, H, W) or (Z, C, H, W) or an image (H, W) to write to {path}, got shape {stack.shape}"
         )
     if stack.dtype.name not in WRITABLE:
-        raise ValueError(f"cannot write numbers of type {stack.dtype} to {path}, expected one of {', '.join(WRITABLE)}")
+        raise ValueError(f"cannot write values of type {stack.dtype} to {path}, expected one of {', '.join(WRITABLE)}")
     checked_pixels(path, stack)
 
 
 def grey_or_colours(path: Path, channels: NDArray[Any], *, colour: bool) -> NDArray[Any]:
-    """The first of the channels (…, S), if all are the same; else three of them, if colours are wanted."""
+    """The first of the channels (…, S) if all are equal; otherwise three of them, if colours are allowed."""
     if not (channels != channels[..., :1]).any():
         return channels[..., 0]
     if not colour:
-        raise ValueError(f"{path} is a colour image: save it in grey, and slices as pages of their own")
+        raise ValueError(f"{path} is a colour image: save it in grey, with slices as separate pages")
     if channels.shape[-1] not in (3, 4):
         raise ValueError(f"{path} has {channels.shape[-1]} channels, expected a grey or RGB image")
     return channels[..., :3]
 
 
 def checked_pixels(path: Path, array: NDArray[Any]) -> NDArray[Any]:
-    """Numbers in the byte order of this machine, if there are any and all are finite."""
+    """The array in native byte order; raise if it is empty or has values that are not finite."""
     if not array.size:
         raise ValueError(f"{path} has no pixels: its size is {array.shape}")
     if array.dtype == np.bool_:
@@ -223,9 +223,9 @@ def checked_pixels(path: Path, array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind in "iu":
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind != "f":
-        raise ValueError(f"{path} has values of type {array.dtype}, expected whole numbers or floats")
+        raise ValueError(f"{path} has values of type {array.dtype}, expected integers or floats")
     with np.errstate(over="ignore"):
-        numbers = array.astype(np.float32, copy=False)  # too large ones become infinite
+        numbers = array.astype(np.float32, copy=False)  # values that are too large become infinite
     finite = np.isfinite(numbers)
     if not finite.all():
         raise ValueError(f"{path} has {np.count_nonzero(~finite)} pixels that are not numbers (NaN or infinite)")
@@ -233,41 +233,41 @@ def checked_pixels(path: Path, array: NDArray[Any]) -> NDArray[Any]:
 
 
 class _Complaints(logging.Handler):
-    """What the TIFF reader says of a file that it reads only in part."""
+    """Collects the warnings of the TIFF reader about a file that it reads only partly."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.first = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the first."""
+        """Keep the first warning."""
         self.first = self.first or record.getMessage()
 
 
 @contextmanager
 def named_errors(path: Path) -> Iterator[None]:
-    """Turn whatever a decoder says of a file into one line with its name."""
+    """Turn any error of a decoder into one line that names the file."""
     if not path.is_file():
         raise ValueError(f"{path} is a folder, expected a file" if path.is_dir() else f"{path} does not exist")
     complaints, logger = _Complaints(), logging.getLogger("tifffile")
     heard, logger.propagate = logger.propagate, False
     logger.addHandler(complaints)
     try:
-        with warnings.catch_warnings(action="ignore"):  # of odd tags, and of large images
+        with warnings.catch_warnings(action="ignore"):  # about odd tags and large images
             yield
         if complaints.first:
             raise RuntimeError(complaints.first)
-    except Exception as error:  # what decoders raise on damaged files is of many kinds
+    except Exception as error:  # decoders raise many kinds of error on damaged files
         if isinstance(error, ValueError) and str(error).startswith(str(path)):
             raise
         if isinstance(error, OSError) and error.filename is not None:
-            raise  # the file system's own: no permission
+            raise  # raised by the file system, for example missing permission
         reason = " ".join(str(error).split())[:_LONGEST_REASON] or type(error).__name__
         if isinstance(error, tifffile.TiffFileError | UnidentifiedImageError):
-            raise ValueError(f"{path} is no TIFF or PNG file that can be read: {reason}") from error
+            raise ValueError(f"{path} is not a TIFF or PNG file that can be read: {reason}") from error
         if "imagecodecs" in reason:
-            raise ValueError(f"{path} is packed in a way that needs the package imagecodecs: {reason}") from error
-        raise ValueError(f"{path} is damaged or cut short: {reason}") from error
+            raise ValueError(f"{path} uses a compression that needs the package imagecodecs: {reason}") from error
+        raise ValueError(f"{path} is damaged or truncated: {reason}") from error
     finally:
         logger.removeHandler(complaints)
         logger.propagate = heard

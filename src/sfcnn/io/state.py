@@ -1,8 +1,8 @@
-"""Whole states in one safetensors file, written at once or not at all, checked when read.
+"""States in one safetensors file each, written atomically and verified when read.
 
 A state is a tree of dicts and lists with tensors and plain values. Its tensors are the file's tensors; the rest is JSON
-in the file's header, where each tensor is named. No pickle: reading a file runs no code of it. A digest of everything
-tells a whole file from a damaged one.
+in the file's header, where each tensor is named. No pickle: reading a file never executes code from it. A checksum
+over everything detects damaged files.
 """
 
 import hashlib
@@ -22,15 +22,15 @@ _PAIRS = "__dict__"
 
 
 class DamagedStateError(ValueError):
-    """A file is not a whole state."""
+    """A file is not a complete state."""
 
 
 def _to_json(tree: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """A tree as JSON; its tensors go to `tensors`. Dicts become pairs, since JSON's keys are texts only."""
+    """A tree as JSON; its tensors go to `tensors`. Dicts become pairs, since JSON's keys are strings only."""
     if isinstance(tree, Tensor):
-        while name in tensors:  # the names of {"a.b": …} and {"a": {"b": …}} are the same
+        while name in tensors:  # {"a.b": …} and {"a": {"b": …}} give the same name
             name += "'"
-        tensors[name] = tree.detach().to("cpu", copy=True).contiguous()  # the format refuses those that share memory
+        tensors[name] = tree.detach().to("cpu", copy=True).contiguous()  # the format rejects tensors that share memory
         return {_TENSOR: name}
     if isinstance(tree, dict):
         return {_PAIRS: [[key, _to_json(value, f"{name}.{key}", tensors)] for key, value in tree.items()]}
@@ -60,21 +60,21 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:
-    """Write a tree of tensors and plain values; an older file of that name is replaced once the new one is whole."""
+    """Write a tree of tensors and plain values, atomically replacing any older file of that name."""
     tensors: dict[str, Tensor] = {}
-    # Each part of the state keeps its own names: the weights of "model" are "model.<name in the state dict>".
+    # Names are kept within each part of the state: the weights of "model" are "model.<name in the state dict>".
     text = json.dumps({key: _to_json(value, key, tensors) for key, value in state.items()})
-    # A single entry, since safetensors writes several in random order: equal states are equal files.
+    # A single entry, since safetensors writes several in random order; this way equal states give identical files.
     metadata = {"sfcnn": json.dumps({"sha256": _digest(tensors, text), "state": text})}
     with new_file(path, overwrite=True) as temporary:
         try:
             save_file(tensors, temporary, metadata)
-        except SafetensorError as error:  # such as of a full disk
+        except SafetensorError as error:  # for example if the disk is full
             raise OSError(f"cannot write {path}: {error}") from error
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """Read what `write_state` wrote, on the CPU; a damaged or foreign file is a `DamagedStateError`."""
+    """Read a file of `write_state` to the CPU; raise `DamagedStateError` if it is damaged or of another kind."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -86,7 +86,7 @@ def read_state(path: Path) -> dict[str, Any]:
         return {key: _from_json(value, tensors) for key, value in json.loads(text).items()}
     except DamagedStateError:
         raise
-    # Whatever a file can say that is no state: names of no tensors, numbers of a million digits, trees without end.
+    # Invalid files fail in many ways: names without tensors, numbers with a million digits, endless nesting.
     except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DamagedStateError(f"{path} is not a whole state ({reason})") from error
+        raise DamagedStateError(f"{path} is not a complete state ({reason})") from error

@@ -1,8 +1,8 @@
-"""Volumes in OME-Zarr, read and written slice by slice: metadata of NGFF 0.4 and 0.5 in, 0.5 out.
+"""OME-Zarr volumes, read and written slice by slice: reads NGFF 0.4 and 0.5, writes 0.5.
 
-A volume is a group whose multiscales list arrays of the same image, each level half as wide as the one before it. What
-is written here halves height and width only, since slices of microscopes are far apart, so that a slice and all its
-levels are chunks of their own: they can be written by any process in any order.
+A volume is a group whose multiscales list arrays of the same image, each level half as wide as the previous one. Files
+written here are downsampled in height and width only, since microscope slices are far apart. A slice and all its levels
+thus have their own chunks, which any process can write in any order.
 """
 
 import math
@@ -18,10 +18,10 @@ from zarr.codecs import ZstdCodec
 
 from sfcnn.io.stacks import checked_pixels
 
-#: Side of a chunk that is written, and of the smallest level.
+#: Side of a written chunk, and of the smallest level.
 CHUNK, SMALLEST = 1024, 256
 
-#: OME's names of units, in micrometres.
+#: OME's unit names, in micrometres.
 MICROMETRES = {"angstrom": 1e-4, "nanometer": 1e-3, "micrometer": 1.0, "millimeter": 1e3, "centimeter": 1e4}
 
 _VERSION = "0.5"
@@ -30,38 +30,38 @@ _LONGEST_REASON = 300  # characters
 
 @dataclass(frozen=True)
 class VoxelSize:
-    """How large a voxel is."""
+    """The size of a voxel."""
 
     scale: tuple[float, float, float] = (1.0, 1.0, 1.0)  #: along z, y and x
-    unit: str = ""  #: OME's name of the unit; nothing if it is not known
+    unit: str = ""  #: OME's name of the unit; empty if unknown
 
     @property
     def micrometres(self) -> float:
-        """Width of a pixel, 0 if it is not known."""
+        """Width of a pixel, 0 if unknown."""
         return self.scale[2] * MICROMETRES.get(self.unit, 0.0)
 
 
 class ZarrVolume:
-    """A volume in a directory, of which one slice at a time is read.
+    """A volume in a directory, read one slice at a time.
 
     Args:
-        path: of an OME-Zarr image of version 0.4 or 0.5, of which the first multiscale and its largest level are read,
-            or of an array with the axes (Z, H, W) or (H, W).
+        path: of an OME-Zarr image of version 0.4 or 0.5, whose first multiscale is read at its largest level, or of
+            an array with the axes (Z, H, W) or (H, W).
         colour: read three channels as colours.
-        fill_missing: take chunks that are not there for what Zarr says they are, its fill value. By default a slice
-            with such a chunk cannot be read: files that were lost look the same.
+        fill_missing: read missing chunks as the fill value, as Zarr does. By default a slice with a missing chunk
+            raises an error, because lost files look the same.
     """
 
     def __init__(self, path: Path, *, colour: bool = False, fill_missing: bool = False) -> None:
         self.path, self.fill_missing = path, fill_missing
         if not path.is_dir():
-            raise ValueError(f"{path} does not exist" if not path.exists() else f"{path} is no directory of Zarr")
+            raise ValueError(f"{path} does not exist" if not path.exists() else f"{path} is not a Zarr directory")
         try:
             node: Any = zarr.open(store=str(path), mode="r")
             axes, self.voxel, array = _image(path, node)
         except ValueError as error:
             raise error if str(error).startswith(str(path)) else _unreadable(path, error) from error
-        except Exception as error:  # metadata can be wrong in many ways
+        except Exception as error:  # metadata can be invalid in many ways
             raise _unreadable(path, error) from error
         self._array: Any = array
         sizes = dict(zip(axes, array.shape, strict=True))
@@ -78,7 +78,7 @@ class ZarrVolume:
             raise ValueError(f"{path} has no pixels: its size is {self.shape}")
 
     def read(self, z: int) -> NDArray[Any]:
-        """Slice z as it is stored: (H, W), or (H, W, 3) of colours."""
+        """Slice z as stored: (H, W), or (H, W, 3) for colours."""
         every = slice(None)
         where = {"t": 0, "c": every if self._colours else 0, "z": z, "y": every, "x": every}
         place = tuple(where[name] for name in self._axes)
@@ -86,12 +86,12 @@ class ZarrVolume:
             if not self.fill_missing:
                 self._check_chunks(place)
             image = np.asarray(self._array[place])
-        except Exception as error:  # decoders raise errors of many kinds
+        except Exception as error:  # decoders raise many kinds of error
             raise ValueError(f"{self.path} cannot be read at z = {z}: {_reason(error)}") from error
         return checked_pixels(self.path, np.moveaxis(image, 0, -1) if self._colours else image)
 
     def _check_chunks(self, place: tuple[Any, ...]) -> None:
-        """Raise if one of the chunks at a place is not there."""
+        """Raise if one of the chunks at an index is missing."""
         grid = self._array.shards or self._array.chunks
         counts = [
             range(math.ceil(length / part)) if isinstance(index, slice) else [index // part]
@@ -105,7 +105,7 @@ class ZarrVolume:
 
 
 def _unreadable(path: Path, error: Exception) -> ValueError:
-    return ValueError(f"{path} is no OME-Zarr volume that can be read: {_reason(error)}")
+    return ValueError(f"{path} is not an OME-Zarr volume that can be read: {_reason(error)}")
 
 
 def _reason(error: Exception) -> str:
@@ -113,18 +113,18 @@ def _reason(error: Exception) -> str:
 
 
 def _image(path: Path, node: Any) -> tuple[list[str], VoxelSize, Any]:
-    """Names of the axes, size of a voxel and array of the largest level."""
+    """Axis names, voxel size, and the array of the largest level."""
     if isinstance(node, zarr.Array):
         if node.ndim not in (2, 3):
-            raise ValueError(f"{path} is an array {node.shape} without names of axes, expected (Z, H, W) or (H, W)")
+            raise ValueError(f"{path} is an array {node.shape} without axis names, expected (Z, H, W) or (H, W)")
         return list("zyx"[-node.ndim :]), VoxelSize(), node
     attributes = node.attrs.asdict()
     metadata = attributes.get("ome", attributes)
     if "multiscales" not in metadata:
-        if "bioformats2raw.layout" in metadata:  # a collection, whose first image has the name 0
+        if "bioformats2raw.layout" in metadata:  # a collection, whose first image is named 0
             return _image(path, node["0"])
         arrays = ", ".join(sorted(node.keys())[:8]) or "nothing"
-        raise ValueError(f"{path} is a Zarr group without an OME-Zarr image in it, it has {arrays}: name one of these")
+        raise ValueError(f"{path} is a Zarr group without an OME-Zarr image; it has {arrays}: name one of these")
     multiscale = metadata["multiscales"][0]
     dataset = multiscale["datasets"][0]
     axes = [axis["name"] if isinstance(axis, dict) else axis for axis in multiscale["axes"]]
@@ -146,23 +146,23 @@ def _image(path: Path, node: Any) -> tuple[list[str], VoxelSize, Any]:
 class Pyramid:
     """Levels of an image or of labels (…, Z, H, W), written and read slice by slice."""
 
-    arrays: tuple[Any, ...]  #: of Zarr, from the largest on
-    nearest: bool  #: whether a coarser pixel is one of the finer ones, as it has to be for labels, or their mean
+    arrays: tuple[Any, ...]  #: of Zarr, largest first
+    nearest: bool  #: whether a coarse pixel is one of the finer ones, as needed for labels, or their mean
 
     def write(self, z: int, image: NDArray[Any]) -> None:
-        """Write slice z (…, H, W) and its smaller copies, each chunk whole or not at all."""
+        """Write slice z (…, H, W) and its downsampled copies, each chunk atomically."""
         for array, level in zip(self.arrays, self.levels(image), strict=True):
             array[..., z, :, :] = level
 
     def levels(self, image: NDArray[Any]) -> list[NDArray[Any]]:
-        """An image (…, H, W) and its smaller copies."""
+        """An image (…, H, W) and its downsampled copies."""
         levels = [image]
         while len(levels) < len(self.arrays):
             levels.append(halve(levels[-1], nearest=self.nearest))
         return levels
 
     def read(self, z: int) -> list[NDArray[Any]]:
-        """What is stored of slice z, level by level."""
+        """The stored slice z at each level."""
         return [np.asarray(array[..., z, :, :]) for array in self.arrays]
 
 
@@ -183,9 +183,9 @@ def halve(image: NDArray[Any], *, nearest: bool = False) -> NDArray[Any]:
 def create_pyramid(
     group: Any, prefix: str, shape: Sequence[int], dtype: str, *, name: str, voxel: VoxelSize, nearest: bool = False
 ) -> dict[str, Any]:
-    """Make the empty levels of an image (Z, H, W) or (C, Z, H, W) below `prefix`, and return its multiscales.
+    """Create the empty levels of an image (Z, H, W) or (C, Z, H, W) below `prefix`, and return its multiscales.
 
-    Chunks are one slice deep and packed with a checksum.
+    Chunks are one slice deep and compressed with a checksum.
     """
     sides = [(shape[-2], shape[-1])]
     while max(sides[-1]) > SMALLEST:
@@ -210,7 +210,7 @@ def create_pyramid(
 
 
 def create_array(group: Any, name: str, shape: Sequence[int], dtype: str, chunks: Sequence[int]) -> Any:
-    """An empty array whose chunks are all written, also those with nothing but zeros, and tell if they are damaged."""
+    """An empty array whose chunks are always written, even if all zero, and have a checksum."""
     return group.create_array(
         name,
         shape=tuple(shape),
@@ -224,7 +224,7 @@ def create_array(group: Any, name: str, shape: Sequence[int], dtype: str, chunks
 
 
 def open_pyramid(group: Any, prefix: str, *, nearest: bool = False) -> Pyramid:
-    """The levels that `create_pyramid` made, to write to."""
+    """The levels created by `create_pyramid`, for writing."""
     arrays: list[Any] = []
     while f"{prefix}{len(arrays)}" in group:
         arrays.append(group[f"{prefix}{len(arrays)}"].with_config({"write_empty_chunks": True}))
@@ -232,7 +232,7 @@ def open_pyramid(group: Any, prefix: str, *, nearest: bool = False) -> Pyramid:
 
 
 def image_attributes(multiscales: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The attributes of the group of an image; `more` stands beside its multiscales, as `image-label` does."""
+    """The attributes of an image's group; `more` is added next to its multiscales, for example `image-label`."""
     return {"ome": {"version": _VERSION, "multiscales": [multiscales], **more}}
 
 
@@ -242,7 +242,7 @@ def labels_attributes(names: Sequence[str]) -> dict[str, Any]:
 
 
 def remove_partial_chunks(array: Any, root: Path, z: int) -> None:
-    """Remove the files that a process left of slice z when it was killed while it wrote."""
+    """Remove partial files of slice z, left by a process that was killed while writing."""
     chunks = array.metadata.encode_chunk_key((0,) * array.ndim).split("/")  # c, 0 …
     channels = array.shape[0] if array.ndim == 4 else None
     firsts: list[list[str]] = [[]] if channels is None else [[str(channel)] for channel in range(channels)]

@@ -1,4 +1,4 @@
-"""The layers that PyTorch does not have. For everything else on (B, C, Λ, H, W) use PyTorch's own 3-D layers."""
+"""Layers that PyTorch does not provide. For everything else on (B, C, Λ, H, W) use PyTorch's 3-D layers."""
 
 from sfcnn.nn.blocks import ConvBlock, ResidualBlock
 from sfcnn.nn.borders import BackgroundNorm, DiskMask, MaxBlurPool

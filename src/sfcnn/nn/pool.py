@@ -1,4 +1,4 @@
-"""Leave the group: pool over orientations, or read out which orientation responds (§3.2, output layer)."""
+"""Pool over orientations, or read out the orientation of the strongest response (§3.2, output layer)."""
 
 import math
 from typing import NamedTuple
@@ -23,9 +23,9 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 class OrientationPool(nn.Module):
-    """Pool over orientations: max_θ or mean_θ ζ(x, θ). Rotating the features then only turns the map.
+    """Pool over orientations: max_θ or mean_θ ζ(x, θ). Rotating the features then only rotates the map.
 
-    Shapes: features (B, C, Λ, H, W) → maps (B, C, H, W). Mirrored orientations, if there are some, are pooled as well.
+    Shapes: features (B, C, Λ, H, W) → maps (B, C, H, W). Mirrored orientations, if any, are pooled as well.
 
     >>> OrientationPool("max")(torch.randn(2, 8, 16, 5, 5)).shape
     torch.Size([2, 8, 5, 5])
@@ -47,7 +47,7 @@ class OrientationPool(nn.Module):
 
 
 def readout_angles(size: int, reflections: bool) -> Tensor:
-    """The angle that each of `size` orientations means: θ_a, and with reflections θ_a + π in the second half."""
+    """The angle of each of `size` orientations: θ_a, and with reflections θ_a + π in the second half."""
     angles = orientation_angles(split_orientations(size, reflections))
     return torch.cat([angles, angles + math.pi]) if reflections else angles
 
@@ -55,8 +55,8 @@ def readout_angles(size: int, reflections: bool) -> Tensor:
 class SpatialMaxPool(nn.MaxPool3d):
     """The maximum over 2×2 pixels, orientation by orientation: `nn.MaxPool3d((1, 2, 2))`, faster and with less memory.
 
-    PyTorch's layer also finds out where the maximum is, which only gradients need and which takes far longer. For
-    gradients it keeps its input and eight bytes for each maximum, the compiled kernel one byte (`sfcnn.ops.passes`).
+    PyTorch's layer also computes the position of the maximum, which is needed only for gradients and takes far longer.
+    For gradients it stores its input and eight bytes per maximum, the compiled kernel one byte (`sfcnn.ops.passes`).
 
     Shapes: features (B, C, Λ, H, W) → (B, C, Λ, H // 2, W // 2).
 
@@ -84,14 +84,14 @@ class SpatialMaxPool(nn.MaxPool3d):
 class OrientedResponse(NamedTuple):
     """What `OrientationReadout` returns."""
 
-    response: Tensor  #: (B, C, H, W), how strong
-    angle: Tensor  #: (B, C, H, W), in which direction, radians in [0, period)
+    response: Tensor  #: (B, C, H, W), its strength
+    angle: Tensor  #: (B, C, H, W), its direction, in radians in [0, period)
 
 
 class OrientationReadout(nn.Module):
     """The pooled response and its angle, at every pixel. Rotating the input by φ adds φ to the angle.
 
-    "argmax": the largest response and the orientation θ_a where it is.
+    "argmax": the largest response and its orientation θ_a.
     "soft": weights p_a = softmax_a(ζ_a / temperature); the response is Σ_a p_a ζ_a and the angle the circular mean
         arg(Σ_a p_a e^{inθ_a}) / n. Both are differentiable.
 
@@ -99,11 +99,11 @@ class OrientationReadout(nn.Module):
 
     Args:
         kind: "argmax" or "soft".
-        temperature: of the soft weights; small values come close to the maximum.
-        symmetry: n, by how many turns in a circle the structure looks the same: 1 for arrows, 2 for lines and fibres,
-            whose direction is known up to 180°. The angle lies in [0, 2π/n).
+        temperature: of the soft weights; small values approach the maximum.
+        symmetry: n, the rotational symmetry of the structure: 1 for arrows, 2 for lines and fibres, whose direction is
+            known only up to 180°. The angle lies in [0, 2π/n).
         reflections: whether features have mirrored orientations, (B, C, 2Λ, H, W). Orientation r_θ m has the angle
-            θ + π: as the mirror takes an arrow at θ to one at π − θ, it takes the angle α that is read out to π − α.
+            θ + π: as the mirror maps an arrow at θ to one at π − θ, it maps the angle α that is read out to π − α.
 
     >>> response, angle = OrientationReadout("soft", symmetry=2)(torch.randn(2, 8, 16, 5, 5))
     >>> angle.shape

@@ -1,4 +1,4 @@
-"""What engines start from: the atoms as `conv2d` needs them and the weights steered to all orientations.
+"""The input of engines: the atoms as needed by `conv2d`, and the weights steered to all orientations.
 
 The first two engines differ only in where they put the brackets. With steered weights W̃ and atoms ψ,
 
@@ -16,9 +16,9 @@ from sfcnn.steering import PIXELS_NEED, orientation_angles, rotation_matrices
 
 
 class Atoms(NamedTuple):
-    """The fixed part of a layer: its atoms, and how they turn."""
+    """The fixed part of a layer: its atoms, and how they rotate."""
 
-    filters: Tensor  #: (Q, s, s), as `correlation_atoms` gives them
+    filters: Tensor  #: (Q, s, s), from `correlation_atoms`
     rotations: Tensor  #: (Λ, Q, Q), one matrix per orientation
     frequencies: tuple[int, ...]  #: k of each real atom
 
@@ -46,7 +46,7 @@ def sample_atoms(
 def correlation_atoms(
     basis: BasisLike, kernel_size: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """The real atoms (Q, s, s), turned by 180°: the paper convolves, `conv2d` correlates. The only flip there is."""
+    """The real atoms (Q, s, s), rotated by 180°: the paper convolves, `conv2d` correlates. Flips happen only here."""
     return real_atoms(basis, kernel_size, dtype=dtype, device=device).flip(-2, -1)
 
 

@@ -1,8 +1,8 @@
 """The engines that compute the two operators of the network, all with the same outputs and gradients.
 
-An engine works in two steps: `*_kernel` turns weights into what it convolves with (this depends on the weights only,
-so that layers keep it while the weights are frozen), and `lift` or `group` applies it. A layer looks its engine up once
-in a call and uses the same object for both.
+An engine works in two steps: `*_kernel` converts weights to a kernel (which depends on the weights only, so that layers
+cache it while the weights are frozen), and `lift` or `group` applies it. A layer looks up its engine once per call and
+uses the same object for both.
 """
 
 from typing import Protocol
@@ -16,7 +16,7 @@ from sfcnn.ops.geometry import Geometry
 
 
 class Engine(Protocol):
-    """What a module in this package must offer to be an engine."""
+    """The interface of an engine, implemented by modules of this package."""
 
     def lift_kernel(self, weight: Tensor, atoms: Atoms) -> Tensor:
         """Prepare the weights (Ĉ, C, Q) of a lifting layer."""
@@ -44,8 +44,8 @@ class Engine(Protocol):
 
 ENGINES: dict[str, Engine] = {"direct": direct, "atomic": atomic, "spectral": spectral}
 
-#: What layers accept: an engine, or the choice of the fastest for the shapes at hand, by a model of their times or by
-#: timing them.
+#: What layers accept: an engine, or a way to choose the fastest for the given shapes, by a cost model ("auto") or by
+#: timing ("measured").
 ENGINE_CHOICES = ("auto", "measured", *ENGINES)
 
 #: The value assumed for dynamic sizes in torch.compile or torch.export, to choose one engine for all of them.

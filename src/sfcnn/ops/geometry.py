@@ -1,6 +1,6 @@
-"""How a filter moves over a map: stride, padding and dilation, with `nn.Conv2d`'s meaning and one value per option.
+"""How a filter moves over a map: stride, padding and dilation, as in `nn.Conv2d` but with one value per option.
 
-Options are single numbers, equal for both axes, because a rotation by 90° exchanges the axes.
+Options are single numbers, the same for both axes, because a rotation by 90° exchanges the axes.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Geometry:
     padding_mode: str = "zeros"
 
     def __post_init__(self) -> None:
-        """Check every option and name the legal values."""
+        """Check every option."""
         for name, lowest in (("stride", 1), ("dilation", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
@@ -48,11 +48,11 @@ class Geometry:
         return 0 if self.padding == "valid" else int(self.padding)
 
     def output_size(self, size: int) -> int:
-        """Height or width of the output for that of the input."""
+        """Height or width of the output, given that of the input."""
         return (size + 2 * self.margin - self.dilation * (self.kernel_size - 1) - 1) // self.stride + 1
 
     def check_map(self, height: int, width: int) -> None:
-        """Raise unless the filter fits a map of this size at least once and the padding can be filled."""
+        """Raise unless the filter fits into a map of this size and the padding can be filled."""
         smallest = min(height, width)
         if self.output_size(smallest) < 1:
             extent = self.dilation * (self.kernel_size - 1) + 1
@@ -67,7 +67,7 @@ class Geometry:
             )
 
     def pad(self, maps: Tensor) -> Tensor:
-        """Add the margin around maps (B, C, H, W) as the padding mode says."""
+        """Add the margin around maps (B, C, H, W) according to the padding mode."""
         if self.margin == 0:
             return maps
         mode = "constant" if self.padding_mode == "zeros" else self.padding_mode

@@ -11,7 +11,7 @@ import torch
 
 from sfcnn.ops.cost import Problem
 
-_REPEATS = 3  # after a first one that pays for plans and memory
+_REPEATS = 3  # after a warm-up that pays for plans and memory
 
 _choices: dict[str, str] = {}
 

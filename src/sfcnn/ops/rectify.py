@@ -1,10 +1,10 @@
-"""Batch norm and ReLU after a convolution whose weights are frozen: max(0, scale · y + shift), written over y."""
+"""Batch norm and ReLU after a convolution whose weights are frozen: max(0, scale · y + shift), in place."""
 
 from torch import Tensor
 
 
 def rectify_(features: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """max(0, scale · y + shift), in place of features y (B, Ĉ, Λ, H, W); scale and shift (Ĉ,)."""
+    """max(0, scale · y + shift), in place, for features y (B, Ĉ, Λ, H, W); scale and shift (Ĉ,)."""
     return features.mul_(per_map(scale, features)).add_(per_map(shift, features)).relu_()
 
 

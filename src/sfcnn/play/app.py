@@ -1,4 +1,4 @@
-"""The page: its tabs, its looks, and how it is served on this machine alone."""
+"""The page: its tabs, its style, and the server, local to this machine by default."""
 
 import os
 import signal
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when Gradio is imported: no word to its makers
-os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio lets matplotlib look for one, which leaves a list of fonts
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when Gradio is imported: no telemetry
+os.environ.setdefault("MPLBACKEND", "agg")  # otherwise Gradio makes matplotlib search for one and write a font cache
 
-#: Largest file that is taken.
+#: Largest accepted file.
 LARGEST_FILE = "64mb"
 
 _STYLE = """
@@ -25,7 +25,7 @@ footer { display: none !important; }
 #samples .grid-wrap { overflow: hidden !important; padding-top: 30px; }
 """
 
-_KEPT = (600, 3600)  # look every ten minutes for files that are an hour old
+_KEPT = (600, 3600)  # every ten minutes, delete files older than an hour
 
 
 def make_page(device: str = "auto") -> Any:
@@ -36,7 +36,7 @@ def make_page(device: str = "auto") -> Any:
 
     tabs = {"Digits": digits.tab, "Cells": cells.tab, "Own network": own.tab, "Inside": inside.tab}
     with gr.Blocks(title="sfcnn", analytics_enabled=False, delete_cache=_KEPT) as page:
-        gr.Markdown("# sfcnn\nNetworks that see a turned image as the same image, turned.")
+        gr.Markdown("# sfcnn\nNetworks whose predictions rotate with the image.")
         for name, tab in tabs.items():
             with gr.Tab(name, id=name):
                 tab(page, device)
@@ -44,7 +44,7 @@ def make_page(device: str = "auto") -> Any:
 
 
 def _theme() -> Any:
-    """The fonts of the system: none are loaded."""
+    """The theme, with system fonts, so that none are downloaded."""
     import gradio as gr
 
     sans, mono = ("ui-sans-serif", "system-ui", "sans-serif"), ("ui-monospace", "monospace")
@@ -53,7 +53,7 @@ def _theme() -> Any:
 
 @contextmanager
 def own_folder() -> Iterator[str]:
-    """Yield a temporary folder for everything that is written meanwhile, and remove it at the end."""
+    """Yield a temporary folder for all files written in the block, and remove it at the end."""
     earlier, variable = tempfile.tempdir, os.environ.get("GRADIO_TEMP_DIR")
     with tempfile.TemporaryDirectory(prefix="sfcnn-play-", ignore_cleanup_errors=True) as folder:
         tempfile.tempdir = os.environ["GRADIO_TEMP_DIR"] = folder
@@ -68,11 +68,11 @@ def own_folder() -> Iterator[str]:
 
 @contextmanager
 def served(host: str = "127.0.0.1", port: int = 0, device: str = "auto") -> Iterator[str]:
-    """Serve the page and yield its address; at the end nothing is left of it.
+    """Serve the page and yield its address; no files are left behind.
 
     Args:
-        host: address to listen on; others than 127.0.0.1 let other machines in.
-        port: to listen on, 0 for any that is free.
+        host: address to listen on; any other than 127.0.0.1 gives other machines access.
+        port: to listen on, 0 for any free one.
         device: where networks compute, one of `sfcnn.devices.DEVICES`.
     """
     port = free_port(host, port)
@@ -80,7 +80,7 @@ def served(host: str = "127.0.0.1", port: int = 0, device: str = "auto") -> Iter
         page = make_page(device)
         from sfcnn.play.digits import ask_all, samples
 
-        ask_all(samples()[0][0], device)  # builds the filters, so that the first touch does not wait for them
+        ask_all(samples()[0][0], device)  # builds the filters, so that the first request does not wait for them
         try:
             page.launch(
                 server_name=host,
@@ -105,23 +105,23 @@ def served(host: str = "127.0.0.1", port: int = 0, device: str = "auto") -> Iter
 
 
 def serve(host: str, port: int, device: str, say: Callable[[str], None]) -> None:
-    """Serve the page until Ctrl-C or the signal to end; `say` is called with what its user should know."""
+    """Serve the page until Ctrl-C or SIGTERM; `say` is called with messages for the user."""
     ended = threading.Event()
     with served(host, port, device) as address:
         earlier = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            say(f"open {address} in a browser; Ctrl-C ends")
+            say(f"open {address} in a browser; press Ctrl-C to stop")
             if not host.startswith("127."):
-                say("other machines can reach this page: it reads any run on this one that they name")
+                say("other machines can open this page and load any run on this machine whose path they know")
             ended.wait()
         finally:
             for number, handler in earlier.items():
                 signal.signal(number, handler)
-    say("ended")
+    say("stopped")
 
 
 def free_port(host: str, port: int) -> int:
-    """The port, if it can be listened on; for 0 any that can."""
+    """The port, if it is available; for 0, any available one."""
     if not 0 <= port <= 65535:
         raise ValueError(f"port must be in 0 … 65535, got {port}")
     with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""Digits: one is turned, and a steerable network and a plain CNN with as many parameters say what they see."""
+"""Digits: predictions of a steerable network and a plain CNN of the same size for a rotated digit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from sfcnn.play.drawing import as_bytes, bars, curves, legend, picture
 from sfcnn.play.networks import get_classifier, plain_counterpart, stated_error
 from sfcnn.play.page import guarded
 
-#: The brush is the tool that a sketchpad starts with.
+#: Select the brush when the sketchpad opens.
 _BRUSH = """() => {
   const timer = setInterval(() => {
     const brush = document.querySelector("#sketch button[aria-label=Brush]");
@@ -31,18 +31,18 @@ _BRUSH = """() => {
 #: The steerable network; the plain one has the same name with "-plain".
 NETWORK = "mnist-rot"
 
-#: Degrees at which both networks are asked, all in one batch: 45° and the quarter turns are among them.
+#: Angles in degrees at which both networks are evaluated, in one batch; they include 45° and the quarter turns.
 ANGLES = tuple(range(0, 360, 15))
 
 _SIDE = 28
-_FIRST = 13  # the sample that is shown at the start
+_FIRST = 13  # the sample shown at the start
 _SAMPLES = Path(__file__).with_name("digits.png")
 
 Digit = NDArray[np.float32]  # (28, 28), bright ink on black, from 0 to 1
 
 
 class Answers(NamedTuple):
-    """What the networks say of a digit at all `ANGLES`; a session keeps it while its digit stays the same."""
+    """Predictions for a digit at all `ANGLES`; kept by a session until its digit changes."""
 
     digit: Digit
     probabilities: dict[str, NDArray[np.float32]]  #: by kind of network: (angles, 10)
@@ -50,7 +50,7 @@ class Answers(NamedTuple):
 
 @lru_cache(maxsize=1)
 def samples() -> tuple[list[Digit], list[int]]:
-    """Twenty digits and their classes: the first two of each class in MNIST's t10k file, which nothing learned from.
+    """Twenty digits and their classes: the first two of each class in MNIST's t10k file, not used for training.
 
     Yann LeCun and Corinna Cortes hold the copyright of MNIST: Creative Commons Attribution-Share Alike 3.0.
     """
@@ -62,20 +62,20 @@ def samples() -> tuple[list[Digit], list[int]]:
 
 
 def drawn_digit(drawing: Mapping[str, Any] | None) -> Digit:
-    """What was drawn on the sketchpad, brought to the form of MNIST's digits (`sfcnn.io.ink`)."""
+    """The drawing on the sketchpad in the format of MNIST's digits (`sfcnn.io.ink`)."""
     pixels = None if drawing is None else drawing.get("composite")
     if pixels is None:
-        raise ValueError("draw a digit first: nothing is on the sketchpad")
+        raise ValueError("draw a digit first: the sketchpad is empty")
     values = np.asarray(pixels, np.float32) / 255
     opacity = values[..., 3:] if values.shape[-1] == 4 else np.ones_like(values[..., :1])
     grey = (values[..., :3] * opacity + (1 - opacity)).mean(-1)
     if grey.max() - grey.min() < 0.1:
-        raise ValueError("draw a digit first: nothing is on the sketchpad")
+        raise ValueError("draw a digit first: the sketchpad is empty")
     return fit_ink(find_ink(grey, is_dark(grey)), _SIDE)
 
 
 def turn(digit: Digit, degrees: Sequence[float]) -> Tensor:
-    """The digit turned counter-clockwise by each of the angles: (N, 1, 28, 28)."""
+    """The digit rotated counter-clockwise by each of the angles: (N, 1, 28, 28)."""
     angles = torch.tensor([math.radians(angle) for angle in degrees], dtype=torch.float64)
     return rotate_each(torch.from_numpy(digit).expand(len(angles), 1, -1, -1), angles)
 
@@ -87,40 +87,41 @@ def ask(network: Classifier, images: Tensor) -> NDArray[np.float32]:
 
 
 def networks(device: str = "auto") -> dict[str, Classifier]:
-    """The networks that are compared, by kind."""
+    """The networks to compare, by kind."""
     plain = plain_counterpart(NETWORK)
     names = {"steerable": NETWORK} | ({"plain": plain} if plain else {})
     return {kind: get_classifier(name, device) for kind, name in names.items()}
 
 
 def ask_all(digit: Digit, device: str = "auto") -> Answers:
-    """Ask the networks at all `ANGLES`."""
+    """Predictions of the networks at all `ANGLES`."""
     images = turn(digit, ANGLES)
     return Answers(digit, {kind: ask(network, images) for kind, network in networks(device).items()})
 
 
 def introduction(device: str = "auto") -> str:
-    """What is compared."""
+    """The introduction of the tab."""
     plain = plain_counterpart(NETWORK)
     if not plain:
-        return "Turn a digit, and see what a steerable network makes of it."
+        return "Rotate a digit and see the predictions of a steerable network."
     epochs = {kind: network.config.optimization.epochs for kind, network in networks(device).items()}
     return (
-        "Turn a digit. The plain CNN has as many parameters as the steerable network and learned from the same 12,000 "
-        f"rotated digits, in {epochs['plain']} epochs instead of {epochs['steerable']}. Of test digits at all angles "
-        f"it misreads {stated_error(plain):.1f} %, the steerable network {stated_error(NETWORK):.1f} %."
+        "Rotate a digit. The plain CNN has as many parameters as the steerable network and was trained on the same "
+        f"12,000 rotated digits, for {epochs['plain']} epochs instead of {epochs['steerable']}. Its error on randomly "
+        f"rotated test digits is {stated_error(plain):.1f} %, that of the steerable network "
+        f"{stated_error(NETWORK):.1f} %."
     )
 
 
 def show(answers: Answers, degrees: float, label: int, device: str = "auto") -> str:
-    """The digit at one angle, the probabilities of its classes there, and those of class `label` at all angles."""
+    """The digit at one angle with its class probabilities, and the probability of class `label` at all angles."""
     image = turn(answers.digit, [degrees])
     now = {kind: ask(network, image)[0].tolist() for kind, network in networks(device).items()}
     said = "<br>".join(f"{kind}: <b>{np.argmax(row)}</b> ({max(row):.0%})" for kind, row in now.items())
     curve = {kind: rows[:, label].tolist() for kind, rows in answers.probabilities.items()}
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:20px;align-items:center">'
-        f"<div>{picture(as_bytes(image[0, 0].numpy()), 168, 'the turned digit')}</div>"
+        f"<div>{picture(as_bytes(image[0, 0].numpy()), 168, 'the rotated digit')}</div>"
         f'<div style="min-width:130px">at {degrees:g}°<br>{said}</div>'
         f'<div style="flex:1;min-width:280px">{bars(DIGITS, now, "probabilities of the ten digits")}</div></div>'
         f'<div style="margin-top:10px"><b>Probability of {label} at every angle</b>{legend(list(curve))}</div>'
@@ -129,7 +130,7 @@ def show(answers: Answers, degrees: float, label: int, device: str = "auto") -> 
 
 
 def verdict(answers: Answers, label: int) -> str:
-    """In words: how much turning changes, also where the steerable network is not exact."""
+    """A summary of how much rotation changes, including where the steerable network is not exact."""
     lines = []
     for kind, rows in answers.probabilities.items():
         quarter = np.abs(rows[[ANGLES.index(angle) for angle in (90, 180, 270)]] - rows[0]).max()
@@ -138,12 +139,12 @@ def verdict(answers: Answers, label: int) -> str:
         low, wrong = int(values.argmin()), int((rows.argmax(1) != label).sum())
         spread = (
             f"The probability of {label} is {values[0]:.3f} upright, {values[ANGLES.index(45)]:.3f} at 45°, and at "
-            f"worst {values[low]:.3f} at {ANGLES[low]}°; {wrong} of {len(ANGLES)} angles are misread."
+            f"worst {values[low]:.3f} at {ANGLES[low]}°; {wrong} of {len(ANGLES)} angles are misclassified."
         )
         if kind == "steerable":
             lines.append(
                 f"**Steerable.** Quarter turns change no probability by more than {quarter:.0e}, which is rounding. At "
-                f"45° it is **not exact**: the picture is resampled between pixels, and probabilities change by up to "
+                f"45° it is **not exact**: the image is resampled between pixels, and probabilities change by up to "
                 f"{between:.2g}. {spread}"
             )
         else:
@@ -155,7 +156,7 @@ def verdict(answers: Answers, label: int) -> str:
 
 
 def tab(page: Any, device: str) -> None:
-    """Lay out the tab and say what happens when something is touched."""
+    """Lay out the tab and connect its events."""
     import gradio as gr
 
     digits, labels = samples()
@@ -190,7 +191,7 @@ def tab(page: Any, device: str) -> None:
         with gr.Column(scale=2, min_width=300):
             shown = gr.Gallery(
                 [as_bytes(np.kron(digit, np.ones((3, 3)))) for digit in digits],
-                label="Take a digit …",
+                label="Choose a digit …",
                 columns=5,
                 height=325,
                 allow_preview=False,

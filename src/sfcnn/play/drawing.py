@@ -1,4 +1,4 @@
-"""Charts as SVG and pictures as PNG in the text of the page: drawn in microseconds, and no files to clean up."""
+"""Charts as SVG and images as PNG, embedded in the page: fast to draw, and no files to clean up."""
 
 import base64
 import io
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-#: Colour-blind-safe colours (Okabe and Ito) of both kinds of network.
+#: Colour-blind-safe colours (Okabe and Ito) for both kinds of network.
 COLORS = {"steerable": "#0072b2", "plain": "#d55e00"}
 
-_LEFT, _TOP, _BOTTOM = 34, 12, 24  # of charts, in their units
+_LEFT, _TOP, _BOTTOM = 34, 12, 24  # margins of charts, in their units
 
 
 def picture(pixels: NDArray[Any], width: int, title: str = "") -> str:
-    """An image (H, W) or (H, W, 3), bytes, as an <img> of `width` pixels whose own pixels can be seen."""
+    """An image (H, W) or (H, W, 3), uint8, as an <img> of `width` pixels, without smoothing."""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     data = base64.b64encode(file.getvalue()).decode()
@@ -28,7 +28,7 @@ def picture(pixels: NDArray[Any], width: int, title: str = "") -> str:
 
 
 def legend(names: Sequence[str]) -> str:
-    """The colours of the networks, in a line."""
+    """The colours of the networks, on one line."""
     parts = (
         '<span style="white-space:nowrap"><svg width="12" height="12" style="display:inline">'
         f'<rect width="12" height="12" rx="3" fill="{COLORS[name]}"/></svg> {escape(name)}</span>'
@@ -38,7 +38,7 @@ def legend(names: Sequence[str]) -> str:
 
 
 def bars(groups: Sequence[str], series: Mapping[str, Sequence[float]], title: str) -> str:
-    """Probabilities in [0, 1] as bars, side by side for each of the groups."""
+    """Probabilities in [0, 1] as bars, side by side within each group."""
     width, height = 420, 170
     step = (width - _LEFT - 18) / len(groups)
     thick = 0.76 * step / len(series)
@@ -60,7 +60,7 @@ def bars(groups: Sequence[str], series: Mapping[str, Sequence[float]], title: st
 def curves(
     degrees: Sequence[float], series: Mapping[str, Sequence[float]], at: float, title: str, exact: Sequence[float] = ()
 ) -> str:
-    """Probabilities in [0, 1] against the angle over the whole circle, a mark `at` one, lines where all is exact."""
+    """Probabilities in [0, 1] against the angle from 0° to 360°, with a mark `at` one and lines at `exact` angles."""
     width, height = 640, 210
     inner, tall = width - _LEFT - 18, height - _TOP - _BOTTOM
 
@@ -90,7 +90,7 @@ def curves(
 
 
 def _chart(width: int, height: int, title: str, drawn: Sequence[str]) -> str:
-    """What was drawn over a grid of probabilities."""
+    """A chart on a grid of probabilities."""
     grid = []
     for value in (0.0, 0.5, 1.0):
         y = _TOP + (height - _TOP - _BOTTOM) * (1 - value)
@@ -110,13 +110,13 @@ def _text(x: float, y: float, words: str, anchor: str) -> str:
 
 
 def as_bytes(fraction: NDArray[Any]) -> NDArray[np.uint8]:
-    """Values from 0 to 1 as bytes; what lies outside is cut."""
+    """Values from 0 to 1 as bytes; values outside are clipped."""
     return (255 * np.asarray(fraction, np.float64).clip(0, 1)).round().astype(np.uint8)
 
 
 def paint_labels(grey: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.uint8]:
-    """An image (H, W) in [0, 1] with each label in a colour of its own, and none where it is 0: (H, W, 3)."""
-    hues = np.arange(int(labels.max()) + 1) * 0.618034 % 1  # the golden ratio keeps neighbouring numbers apart
+    """An image (H, W) in [0, 1] with each label in its own colour and label 0 uncoloured: (H, W, 3)."""
+    hues = np.arange(int(labels.max()) + 1) * 0.618034 % 1  # the golden ratio keeps consecutive hues apart
     wheel = np.abs((hues[:, None] * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1
     colors = 0.3 + 0.7 * wheel.clip(0, 1)
     colors[0] = 1.0

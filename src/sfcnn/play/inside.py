@@ -1,6 +1,6 @@
-"""Inside: filters of a layer at all orientations, and features that turn with the image and shift along orientations.
+"""Inside: filters of a layer at all orientations, and features that rotate with the image and shift over orientations.
 
-R_{−φ} ζ(ρ_φ I) = ζ(I)    features of the turned image, turned back (§2): exact for quarter turns
+R_{−φ} ζ(ρ_φ I) = ζ(I)    features of the rotated image, rotated back (§2): exact for quarter turns
 """
 
 import math
@@ -23,19 +23,19 @@ from sfcnn.pretrained import PRETRAINED
 from sfcnn.segmentation.crops import standardize
 from sfcnn.steering import orientation_angles, steer
 
-#: Blue, white, red; and dark blue, green, yellow.
+#: Colour maps: blue, white, red; and dark blue, green, yellow.
 _SIGNED = [(0.02, 0.19, 0.38), (0.40, 0.66, 0.81), (1.0, 1.0, 1.0), (0.94, 0.54, 0.38), (0.40, 0.0, 0.12)]
 _POSITIVE = [(0.27, 0.0, 0.33), (0.23, 0.32, 0.55), (0.13, 0.57, 0.55), (0.37, 0.79, 0.38), (0.99, 0.91, 0.15)]
 
 _BARE = "border:0 !important"  # Gradio draws lines around every table
 
-_SIDE = 96  # of the image that a network for segmentation gets
+_SIDE = 96  # of the input of a segmentation network
 
 Steerable = LiftConv2d | GroupConv2d
 
 
 def steerable_layers(network: Any) -> dict[str, Steerable]:
-    """The steerable convolutions of a network of `sfcnn.load`, by name."""
+    """The steerable convolutions of a network from `sfcnn.load`, by name."""
     found = {name: module for name, module in network.network.named_modules() if isinstance(module, Steerable)}
     if not found:
         raise ValueError("a plain network has no steerable filters: choose a steerable one")
@@ -43,7 +43,7 @@ def steerable_layers(network: Any) -> dict[str, Steerable]:
 
 
 def filter_maps(layer: Steerable, output: int, inputs: int) -> Tensor:
-    """One filter at all orientations of its layer, (Λ, s, s); of a group convolution, at relative orientation 0."""
+    """One filter at all orientations of its layer, (Λ, s, s); for group convolutions, at relative orientation 0."""
     for name, number, size in (("output", output, layer.out_channels), ("input", inputs, layer.in_channels)):
         if not 0 <= number < size:
             raise ValueError(f"{name} channel {number} is not in the layer: choose 0 … {size - 1}")
@@ -57,15 +57,15 @@ def filter_maps(layer: Steerable, output: int, inputs: int) -> Tensor:
 class TurnedFeatures:
     """Features (Λ, H, W) of one channel."""
 
-    images: tuple[NDArray[np.float32], NDArray[np.float32]]  #: upright and turned, (H, W)
+    images: tuple[NDArray[np.float32], NDArray[np.float32]]  #: upright and rotated, (H, W)
     upright: Tensor
-    turned: Tensor  #: of the turned image
-    back: Tensor  #: those, turned back and shifted
-    error: float  #: ‖back − upright‖ / ‖upright‖ of all channels, inside the disk that is seen twice
+    turned: Tensor  #: of the rotated image
+    back: Tensor  #: the same, rotated back and shifted
+    error: float  #: ‖back − upright‖ / ‖upright‖ of all channels, inside the disk visible in both
 
 
 def example_image(network: Any) -> Tensor:
-    """An image (1, C, H, W) of the kind that the network takes: a digit, or membranes."""
+    """An image (1, C, H, W) of the kind that the network expects: a digit, or membranes."""
     if isinstance(network, Classifier):
         settings = network.config.images
         if settings.dataset != "folder":
@@ -79,7 +79,7 @@ def example_image(network: Any) -> Tensor:
 
 
 def watch(network: Any, name: str, images: Tensor) -> Tensor:
-    """Features (B, C, Λ, H, W) that a layer, with its batch norm and ReLU, gives for images as they are read."""
+    """Features (B, C, Λ, H, W) of a layer, with its batch norm and ReLU, for unprocessed images."""
     parent = name.rpartition(".")[0]
     block = network.network.get_submodule(parent) if parent else network.network
     watched = block if isinstance(block, ConvBlock) else network.network.get_submodule(name)
@@ -96,7 +96,7 @@ def watch(network: Any, name: str, images: Tensor) -> Tensor:
 
 
 def turned_features(network: Any, name: str, channel: int, steps: int) -> TurnedFeatures:
-    """Features of a layer for an example and for the same, turned by `steps` orientations."""
+    """Features of a layer for an example image, and for the same image rotated by `steps` orientations."""
     layer = steerable_layers(network)[name]
     if not 0 <= channel < layer.out_channels:
         raise ValueError(f"channel {channel} is not in the layer: choose 0 … {layer.out_channels - 1}")
@@ -122,13 +122,13 @@ def filters_html(maps: Tensor) -> str:
 
 
 def features_html(found: TurnedFeatures) -> str:
-    """Three rows of features, one column for each orientation, each row after the image that it belongs to."""
+    """Three rows of features, one column per orientation, each row preceded by its image."""
     limit = float(torch.stack([found.upright, found.turned]).max()) or 1.0
     rows: list[str] = []
     heads: list[str] = []
     images = (found.images[0], found.images[1], found.images[0])
     parts = (found.upright, found.turned, found.back)
-    for head, image, part in zip(("upright", "turned", "turned back"), images, parts, strict=True):
+    for head, image, part in zip(("upright", "rotated", "rotated back"), images, parts, strict=True):
         shown = [_colored(one.numpy() / limit, _POSITIVE) for one in part]
         angles = [f"{360 * index / len(part):g}°" for index in range(len(part))] if not rows else []
         rows.append(_cells([as_bytes(image), *shown], 58, ["image", *angles] if angles else []))
@@ -137,17 +137,17 @@ def features_html(found: TurnedFeatures) -> str:
 
 
 def words(found: TurnedFeatures, degrees: float) -> str:
-    """How exactly features turn."""
+    """How exactly the features rotate."""
     exact = math.isclose(degrees % 90, 0)
     kind = "rounding" if exact else "the image and the features are resampled between pixels, so it is **not exact**"
     return (
-        f"Turned by {degrees:g}°, the features turn with the image and move along the axis of orientations. Turned "
-        f"back they differ from those of the upright image by {found.error:.1e} (relative, all channels): {kind}."
+        f"Rotated by {degrees:g}°, the features rotate with the image and shift along the orientation axis. Rotated "
+        f"back, they differ from those of the upright image by {found.error:.1e} (relative, all channels): {kind}."
     )
 
 
 def _colored(fraction: NDArray[Any], anchors: list[tuple[float, float, float]]) -> NDArray[np.uint8]:
-    """Values from 0 to 1 in colours that run from anchor to anchor: (H, W) → (H, W, 3)."""
+    """Values from 0 to 1 in colours interpolated between anchors: (H, W) → (H, W, 3)."""
     places = np.linspace(0, 1, len(anchors))
     parts = [np.interp(fraction, places, part) for part in zip(*anchors, strict=True)]
     return as_bytes(np.stack(parts, -1))
@@ -163,7 +163,7 @@ def _cells(images: list[NDArray[Any]], width: int, captions: list[str]) -> str:
 
 
 def _grid(rows: list[str], heads: list[str]) -> str:
-    """Rows of a table that can be scrolled sideways."""
+    """A table that can be scrolled horizontally."""
     lines = "".join(
         f'<tr style="{_BARE}"><th style="padding-right:8px;font-size:12px;text-align:left;{_BARE}">{head}</th>'
         f"{row}</tr>"
@@ -173,11 +173,11 @@ def _grid(rows: list[str], heads: list[str]) -> str:
 
 
 def tab(page: Any, device: str) -> None:
-    """Lay out the tab and say what happens when something is touched."""
+    """Lay out the tab and connect its events."""
     import gradio as gr
 
     def _network(run: str) -> Any:
-        return get_network(run, device, purpose="inside")  # its own, since features are caught on the way
+        return get_network(run, device, purpose="inside")  # a separate copy, because hooks are added to it
 
     def _choose(run: str) -> tuple[Any, ...]:
         layers = steerable_layers(_network(run))
@@ -199,7 +199,7 @@ def tab(page: Any, device: str) -> None:
         degrees = 360 * steps / layer.orientations
         return filters_html(filter_maps(layer, int(output), int(inputs))), features_html(found), words(found, degrees)
 
-    gr.Markdown("A layer of a network from the inside: what it looks for, and what it finds in a turned image.")
+    gr.Markdown("Inside a layer of a network: its filters, and its features for a rotated image.")
     names = [name for name in PRETRAINED if not name.endswith("-plain")]
     layers = list(steerable_layers(_network("mnist-rot")))
     with gr.Row():
@@ -207,10 +207,10 @@ def tab(page: Any, device: str) -> None:
         layer = gr.Dropdown(layers, value=layers[0], label="Layer", elem_id="inside-layer")
         output = gr.Slider(0, 11, 0, step=1, label="Channel", elem_id="inside-output")
         inputs = gr.Slider(0, 1, 0, step=1, label="Input channel", visible=False)
-        steps = gr.Slider(0, 15, 4, step=1, label="Turn by this many orientations", elem_id="inside-steps")
+        steps = gr.Slider(0, 15, 4, step=1, label="Rotate by this many orientations", elem_id="inside-steps")
     gr.Markdown("### The filter at all orientations")
     filters = gr.HTML(elem_id="inside-filters", min_height=90)
-    gr.Markdown("### Features: one column for each orientation")
+    gr.Markdown("### Features: one column per orientation")
     features = gr.HTML(elem_id="inside-features", min_height=220)
     text = gr.Markdown(elem_id="inside-words")
     everything, shown = [run, layer, output, inputs, steps], [filters, features, text]

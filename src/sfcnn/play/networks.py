@@ -1,4 +1,4 @@
-"""Networks by name, each loaded once for all who look at the page: they are only read, so sessions can share them."""
+"""Networks by name, each loaded once and shared by all sessions, which never modify them."""
 
 import json
 from functools import lru_cache
@@ -9,7 +9,7 @@ from sfcnn.classification import Classifier
 from sfcnn.pretrained import PRETRAINED, find_run, load
 from sfcnn.segmentation import Segmenter
 
-#: Ending of the name of the plain network that a network which comes with sfcnn is compared with.
+#: Suffix of the plain network that a pretrained network is compared with.
 PLAIN = "-plain"
 
 _KEPT = 8  # networks in memory
@@ -21,9 +21,9 @@ def _load(directory: Path, changed: int, device: str, purpose: str) -> Any:
 
 
 def get_network(run: str, device: str = "auto", purpose: str = "") -> Any:
-    """The network of a run, or one that comes with sfcnn, loaded anew once the run has better weights.
+    """The network of a run, or a pretrained one, reloaded when the run has new weights.
 
-    Another `purpose` gets a copy of its own, for whoever changes something about it.
+    Each `purpose` gets its own copy, so that callers can modify it.
 
     >>> get_network("mnist-rot") is get_network(" mnist-rot ")
     True
@@ -52,7 +52,7 @@ def get_segmenter(run: str, device: str = "auto") -> Segmenter:
 
 
 def stated_error(name: str) -> float:
-    """The error in per cent that the card of a classifier which comes with sfcnn states.
+    """The error in per cent stated in the card of a pretrained classifier.
 
     >>> stated_error("mnist-rot") < stated_error("mnist-rot-plain")
     True
@@ -62,7 +62,7 @@ def stated_error(name: str) -> float:
 
 
 def plain_counterpart(name: str) -> str:
-    """The name of the plain network to compare one with that comes with sfcnn; nothing if there is none.
+    """The name of the plain counterpart of a pretrained network; empty if there is none.
 
     >>> plain_counterpart("mnist-rot")
     'mnist-rot-plain'

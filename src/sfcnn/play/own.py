@@ -1,4 +1,4 @@
-"""Own network: any run, or a network that comes with sfcnn, applied to files that are uploaded."""
+"""Own network: any run, or a pretrained network, applied to uploaded files."""
 
 import math
 import os
@@ -23,9 +23,9 @@ from sfcnn.play.uploads import stretched
 from sfcnn.pretrained import PRETRAINED
 from sfcnn.segmentation import Segmenter
 
-#: Pixels of all slices that are segmented at once while somebody waits.
+#: Largest number of pixels of a file, over all slices, that the page segments.
 MOST_PIXELS = 4 * 1024 * 1024
-#: Files that are taken at once.
+#: Largest number of files at once.
 MOST_FILES = 100
 
 _COLUMNS = ["file", "class", "probability", "orientation", "angle"]
@@ -33,12 +33,12 @@ _COLUMNS = ["file", "class", "probability", "orientation", "angle"]
 
 @dataclass(frozen=True)
 class Applied:
-    """What a network says of files."""
+    """Results of a network for files."""
 
     summary: str  #: in a sentence or two
-    rows: list[list[Any]] = field(default_factory=list)  #: of a classifier, one for each file: `_COLUMNS`
+    rows: list[list[Any]] = field(default_factory=list)  #: of a classifier, one per file: `_COLUMNS`
     pictures: list[tuple[NDArray[np.uint8], str]] = field(default_factory=list)  #: of a segmenter, with captions
-    files: list[Path] = field(default_factory=list)  #: to be downloaded
+    files: list[Path] = field(default_factory=list)  #: for download
 
 
 def apply(
@@ -50,15 +50,15 @@ def apply(
     device: str = "auto",
     report: Callable[[float, str], None] = lambda done, what: None,
 ) -> Applied:
-    """Classify or segment files, whichever the network does, and write what it finds to the directory `out`.
+    """Classify or segment files, depending on the network, and write the results to the directory `out`.
 
-    A classifier leaves predictions.csv; a segmenter two TIFF files for each image (`segment_files`) and a PNG picture.
+    A classifier writes predictions.csv; a segmenter two TIFF files per image (`segment_files`) and a PNG image.
     """
     if not files:
         raise ValueError("choose at least one image first: TIFF, PNG, JPEG …")
     if len(files) > MOST_FILES:
         raise ValueError(
-            f"{len(files)} files are too many for the page, which takes {MOST_FILES}: use the command line"
+            f"{len(files)} files are too many for the page, which accepts {MOST_FILES}: use the command line"
         )
     network = get_network(run, device)
     if isinstance(network, Classifier):
@@ -82,7 +82,7 @@ def _segment(
         shape = _read(file).shape[:3]
         if math.prod(shape) > MOST_PIXELS:
             raise ValueError(
-                f"{file.name} has {math.prod(shape):,} pixels, and the page segments {MOST_PIXELS:,} at most: "
+                f"{file.name} has {math.prod(shape):,} pixels, and the page segments at most {MOST_PIXELS:,}: "
                 f"use sfcnn segment predict {run} {file.name} --out DIR"
             )
     names, notes = [file.name for file in files], list[str]()
@@ -99,19 +99,19 @@ def _segment(
         Image.fromarray(painted).save(path)
         pictures.append((painted, caption))
         written.append(path)
-    found = f"Looked for {', '.join(network.classes)}."
+    found = f"Classes: {', '.join(network.classes)}."
     return Applied(" ".join([found, *notes]), pictures=pictures, files=written)
 
 
 def _read(file: Path) -> NDArray[np.float32]:
-    """The slices of a file (Z, H, W) to be looked at, colours as grey."""
+    """The slices of a file (Z, H, W) for display, colours as grey."""
     stack = read_stack(file, colour=True) if file.suffix.lower() in TIFF else read_image(file, colour=True)[None]
     fraction = as_fraction(stack, file.name)
     return fraction.mean(-1) if fraction.ndim == 4 else fraction
 
 
 def tab(page: Any, device: str) -> None:
-    """Lay out the tab and say what happens when something is touched."""
+    """Lay out the tab and connect its events."""
     import gradio as gr
 
     def _apply(
@@ -133,8 +133,8 @@ def tab(page: Any, device: str) -> None:
         )
 
     gr.Markdown(
-        "Apply a network to your images: the directory of a run that `sfcnn classify train` or `sfcnn segment train` "
-        "made, or the name of a network that comes with sfcnn."
+        "Apply a network to your images: choose a pretrained network, or enter the directory of a run created by "
+        "`sfcnn classify train` or `sfcnn segment train`."
     )
     with gr.Row():
         with gr.Column(scale=1, min_width=280):
@@ -147,7 +147,7 @@ def tab(page: Any, device: str) -> None:
         with gr.Column(scale=2, min_width=420):
             summary = gr.Markdown("The result appears here.", elem_id="own-words")
             table = gr.Dataframe(headers=_COLUMNS, interactive=False, visible=False, elem_id="own-table")
-            gallery = gr.Gallery(label="Found", columns=2, height=420, format="png", interactive=False, visible=False)
+            gallery = gr.Gallery(label="Results", columns=2, height=420, format="png", interactive=False, visible=False)
             downloads = gr.Files(label="Download", interactive=False, visible=False, elem_id="own-downloads")
     outputs = [summary, table, gallery, downloads]
     button.click(guarded(_apply), [run, files, invert], outputs, show_progress_on=summary, **SLOW)

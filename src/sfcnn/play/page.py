@@ -1,4 +1,4 @@
-"""What all tabs share: mistakes become sentences on the page."""
+"""Shared by all tabs: errors are shown on the page as messages."""
 
 import os
 import re
@@ -8,12 +8,12 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Events that read uploads or compute for seconds wait for each other, whoever started them.
+#: Events that read uploads or compute for seconds run one at a time, across all sessions.
 SLOW: dict[str, Any] = {"concurrency_id": "slow", "concurrency_limit": 1}
 
 
 def sentence(error: Exception) -> str:
-    """What is wrong, on one line, without the directories in which uploads are kept.
+    """The message of an error on one line, without the directories of uploads.
 
     >>> os.environ["GRADIO_TEMP_DIR"] = "/tmp/page"
     >>> sentence(ValueError("/tmp/page/5f1a/cat.tif is damaged"))
@@ -25,7 +25,7 @@ def sentence(error: Exception) -> str:
 
 
 def guarded(function: Function) -> Function:
-    """The function, but what its user did wrong is shown on the page."""
+    """Wrap a function so that user errors are shown on the page."""
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
@@ -34,6 +34,6 @@ def guarded(function: Function) -> Function:
         try:
             return function(*arguments, **options)
         except (ValueError, OSError, OverflowError, MemoryError) as error:
-            raise gr.Error(sentence(error), title="That did not work", print_exception=False) from error
+            raise gr.Error(sentence(error), title="Error", print_exception=False) from error
 
     return cast(Function, call)

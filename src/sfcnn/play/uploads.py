@@ -1,4 +1,4 @@
-"""Images that were uploaded, as networks take them, with a sentence for whatever was done to them."""
+"""Uploaded images, prepared for networks, with a note on each change made to them."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sfcnn.io.stacks import TIFF, as_fraction, read_image, read_stack
 
-#: Longest side of an image that is segmented while somebody waits.
+#: Longest side of an image that the page segments.
 LONGEST = 512
 
 _SHORTEST = 32
@@ -16,14 +16,14 @@ _LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 class Upload(NamedTuple):
-    """An image and what it was before."""
+    """An image and how it was changed."""
 
     image: NDArray[np.float32]  #: (H, W), from black, 0, to white, 1
-    notes: tuple[str, ...] = ()  #: one sentence for each thing that was done to it
+    notes: tuple[str, ...] = ()  #: one sentence per change
 
 
 def read_upload(path: Path | str | None) -> Upload:
-    """The grey image in a file: the first slice of a stack, and of colours their luminance."""
+    """The grey image in a file: the first slice of a stack, and the luminance of colours."""
     if path is None:
         raise ValueError("choose an image first: TIFF, PNG, JPEG …")
     path, notes = Path(path), []
@@ -31,18 +31,18 @@ def read_upload(path: Path | str | None) -> Upload:
         stack = read_stack(path, colour=True)
         image = stack[0]
         if len(stack) > 1:
-            notes.append(f"The first of {len(stack)} slices is taken.")
+            notes.append(f"Only the first of {len(stack)} slices is used.")
     else:
         image = read_image(path, colour=True)
     fraction = as_fraction(image, path.name)
     if fraction.ndim == 3:
         fraction = fraction @ _LUMINANCE
-        notes.append("Colours are turned to grey.")
+        notes.append("Colours are converted to grey.")
     return Upload(fraction, tuple(notes))
 
 
 def centre_square(upload: Upload, longest: int = LONGEST) -> Upload:
-    """The largest square in the middle of an image, of at most `longest` pixels a side: turning it keeps its shape.
+    """The largest square in the middle of an image, at most `longest` pixels wide: rotation keeps its shape.
 
     >>> square = centre_square(Upload(np.zeros((60, 80), np.float32)))
     >>> square.image.shape, square.notes
@@ -60,6 +60,6 @@ def centre_square(upload: Upload, longest: int = LONGEST) -> Upload:
 
 
 def stretched(image: NDArray[Any]) -> NDArray[np.float32]:
-    """An image to be looked at: from its darkest to its brightest pixel, but for the hundredth part at each end."""
+    """An image for display, with contrast stretched between its 1st and 99th percentile."""
     low, high = np.percentile(image, (1, 99))
     return ((image - low) / max(high - low, 1e-6)).clip(0, 1).astype(np.float32)

@@ -1,6 +1,6 @@
-"""Trained networks by name: those that come with sfcnn, each a run beside this file, and your own runs.
+"""Pretrained networks by name, each a run in this directory, and your own runs.
 
-Each has a card, README.md: what it has learned from, how well it does, and what it fails on.
+Each pretrained network has a model card, README.md: training data, scores and limitations.
 """
 
 from pathlib import Path
@@ -10,28 +10,28 @@ from sfcnn.pretrained.cards import read_purposes
 
 _HERE = Path(__file__).parent
 
-#: Name of each that is there: what it is for.
+#: The available networks: name → purpose.
 PRETRAINED = read_purposes(_HERE)
 
 
 def find_run(run: Path | str) -> Path:
-    """The directory of a run: what is named, or else the network of this name that comes with sfcnn."""
+    """The directory of a run: the given path if it exists, else the pretrained network of this name."""
     directory = Path(run)
     if directory.exists():
         return directory
     if str(run) not in PRETRAINED:
-        raise ValueError(f"no run {run}: expected a directory that was trained in, or one of {list(PRETRAINED)}")
+        raise ValueError(f"no run {run}: expected a directory created by training, or one of {list(PRETRAINED)}")
     return _HERE / str(run)
 
 
 def load(run: Path | str, device: str = "auto") -> Any:
-    """The best network of a run, or one that comes with sfcnn, with what it needs around it, whatever its task.
+    """Load the best network of a run, or a pretrained one, ready for prediction.
 
-    A `sfcnn.classification.Classifier` or a `sfcnn.segmentation.Segmenter`.
+    Returns a `sfcnn.classification.Classifier` or a `sfcnn.segmentation.Segmenter`, depending on the task.
 
     Args:
-        run: directory that training made, or a name in `PRETRAINED`.
-        device: "auto" for the accelerator that is there, "cpu", "cuda" or "mps".
+        run: directory created by training, or a name in `PRETRAINED`.
+        device: "auto" for an accelerator if available, "cpu", "cuda" or "mps".
 
     >>> import numpy, sfcnn
     >>> network = sfcnn.load("isbi2012", device="cpu")

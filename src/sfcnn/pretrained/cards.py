@@ -1,4 +1,4 @@
-"""What a trained network that comes with sfcnn is, in words and numbers: card.json, and README.md made from it."""
+"""Model cards of the pretrained networks: card.json, and README.md generated from it."""
 
 import json
 import textwrap
@@ -10,23 +10,23 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Facts:
-    """What nobody can measure, to be written by a person."""
+    """The part of a card that is written by hand."""
 
     purpose: str  #: one line
-    data: str  #: what it has learned from
+    data: str  #: training data
     licence: str  #: of the data
-    limits: tuple[str, ...]  #: what it fails on
-    commands: tuple[str, ...]  #: that make it again
+    limits: tuple[str, ...]  #: limitations
+    commands: tuple[str, ...]  #: to reproduce it
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number that was measured."""
+    """A measured score."""
 
     name: str
     value: float
     unit: str
-    images: str  #: what it was measured on
+    images: str  #: test images
 
 
 _MNIST_LICENCE = (
@@ -34,18 +34,18 @@ _MNIST_LICENCE = (
     "the Creative Commons Attribution-Share Alike 3.0 licence."
 )
 
-#: What is known of each network that may come with sfcnn, by its name.
+#: Facts about the pretrained networks, by name.
 FACTS = {
     "isbi2012": Facts(
-        purpose="membranes in serial section transmission electron microscopy, 4 nm a pixel",
+        purpose="membranes in serial section transmission electron microscopy, 4 nm per pixel",
         data="Slices 1 to 20 of the labelled stack of the ISBI 2012 challenge (Arganda-Carreras et al. 2015): ventral "
-        "nerve cord of Drosophila larvae (Cardona et al. 2010). The forest for edges between superpixels has learned "
-        "from the same slices.",
-        licence="The files of the challenge state none; its organisers ask to be cited.",
+        "nerve cord of Drosophila larvae (Cardona et al. 2010). The random forest for superpixel edges was "
+        "trained on the same slices.",
+        licence="The files of the challenge do not state one; the organisers ask to be cited.",
         limits=(
-            "Other tissue, stains and microscopes: look at what it finds.",
-            "Pixels of other sizes than 4 nm, unless images are rescaled (--pixel-size).",
-            "The scored slices also chose the epoch whose weights were kept; the command below now takes others.",
+            "Other tissue, stains and microscopes: inspect the results.",
+            "Pixel sizes other than 4 nm, unless images are rescaled (--pixel-size).",
+            "The scored slices were also used to select the epoch; the command below now uses others for that.",
         ),
         commands=(
             "sfcnn experiment isbi --config results/isbi.yaml --data data --out experiments/isbi",
@@ -54,15 +54,15 @@ FACTS = {
         ),
     ),
     "isbi2012-plain": Facts(
-        purpose="a plain U-Net for membranes, to compare isbi2012 with",
-        data="As isbi2012: slices 1 to 20 of the labelled stack of the ISBI 2012 challenge. It has as many parameters "
-        "as isbi2012 and was trained with the same settings for as many steps, on crops that were turned by multiples "
-        "of 90°, mirrored and bent, too.",
-        licence="The files of the challenge state none; its organisers ask to be cited.",
+        purpose="a plain U-Net for membranes, as a baseline for isbi2012",
+        data="As for isbi2012: slices 1 to 20 of the labelled stack of the ISBI 2012 challenge. It has as many "
+        "parameters as isbi2012 and was trained with the same settings for as many steps, on crops that were likewise "
+        "rotated by multiples of 90°, mirrored and deformed.",
+        licence="The files of the challenge do not state one; the organisers ask to be cited.",
         limits=(
-            "It is there to be compared with: in the same time a plain U-Net can be trained for more steps.",
-            "Turning an image changes what it says.",
-            "All else that isbi2012 fails on; it has no forest of its own.",
+            "It is only a baseline: in the same time a plain U-Net can be trained for more steps.",
+            "Rotating an image changes its predictions.",
+            "All other limitations of isbi2012; it has no random forest of its own.",
         ),
         commands=(
             "sfcnn segment train --config src/sfcnn/pretrained/isbi2012-plain/config.yaml --data data --out runs/plain",
@@ -70,18 +70,18 @@ FACTS = {
         ),
     ),
     "mnist-rot": Facts(
-        purpose="handwritten digits at any angle: which digit, and how it is turned",
-        data="MNIST (LeCun, Cortes, Burges 1998), rotated anew: the first 12,000 digits, each turned by an angle "
-        "uniform in [0°, 360°). The next 50,000 are for testing.",
+        purpose="handwritten digits at any angle: class and orientation",
+        data="MNIST (LeCun, Cortes, Burges 1998), newly rotated: the first 12,000 digits, each rotated by an "
+        "angle uniform in [0°, 360°). The next 50,000 are for testing.",
         licence=_MNIST_LICENCE,
         limits=(
-            "A straight 1 looks the same upside down, and most 0 and 8 nearly so: their angles may be off by 180°.",
+            "A straight 1 looks the same upside down, and most 0s and 8s nearly so: their angles may be off by 180°.",
             "A 6 upside down may be read as a 9, and a 9 as a 6; then the angle is off by 180° as well.",
-            "MNIST's digits lie half a pixel off the centre of their images, to the right and below, which tells how "
-            "they are turned. In other pictures nothing does: both mistakes are more frequent there than on the "
-            "test images.",
+            "MNIST's digits are half a pixel off the centre of their images, to the lower right, which reveals their "
+            "orientation. Other images have no such cue, so both errors are more frequent there than on the test "
+            "images.",
             "MNIST was written in the United States: a 1 with a long upstroke or a 7 with a bar is rare in it.",
-            "Several digits in one picture, and ground that is not even.",
+            "Several digits in one image, and backgrounds that are not uniform.",
         ),
         commands=(
             "sfcnn data fetch mnist --data data",
@@ -93,15 +93,15 @@ FACTS = {
         ),
     ),
     "mnist-rot-plain": Facts(
-        purpose="a plain CNN for rotated digits, to compare mnist-rot with",
-        data="As mnist-rot: the first 12,000 digits of MNIST (LeCun, Cortes, Burges 1998), each turned by an angle "
-        "uniform in [0°, 360°), and turned at random again in training. It has as many parameters as mnist-rot and "
-        "was trained with the same recipe, but for 8 epochs instead of 12.",
+        purpose="a plain CNN for rotated digits, as a baseline for mnist-rot",
+        data="As for mnist-rot: the first 12,000 digits of MNIST (LeCun, Cortes, Burges 1998), each rotated by an "
+        "angle uniform in [0°, 360°), and rotated again at random in training. It has as many parameters as mnist-rot "
+        "and was trained with the same recipe, but for 8 epochs instead of 12.",
         licence=_MNIST_LICENCE,
         limits=(
-            "It is there to be compared with: mnist-rot does better.",
-            "Turning an image changes what it says, also by quarter turns, and it cannot tell an angle.",
-            "All else that mnist-rot fails on.",
+            "It is only a baseline: mnist-rot is more accurate.",
+            "Rotating an image changes its predictions, even by quarter turns, and it does not predict angles.",
+            "All other limitations of mnist-rot.",
         ),
         commands=(
             "sfcnn data fetch mnist --data data",
@@ -117,7 +117,7 @@ FACTS = {
 def make_card(
     name: str, facts: Facts, task: str, result: Mapping[str, Any], scores: Sequence[Score], sizes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """All of it as JSON has it; `result` is a run's result.json, `sizes` are bytes by file."""
+    """The card as JSON values; `result` is a run's result.json, `sizes` are bytes by file."""
     return {
         "name": name,
         "task": task,
@@ -133,20 +133,20 @@ def make_card(
 
 
 def card_text(card: Mapping[str, Any]) -> str:
-    """A card for people, in Markdown."""
+    """The card as Markdown."""
     made = card["provenance"]
     versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
     scores = "\n".join(f"| {score['name']} | {_value(score)} | {score['images']} |" for score in card["scores"])
     limits = "\n".join(_filled(f"- {limit}", indent="  ") for limit in card["limits"])
     commands = "\n".join(card["commands"])
     origin = (
-        f"On {card['train_images']:,} images in {card['seconds'] / 60:.0f} minutes; {made['processor']}, threads: "
-        f"{made['threads']}; {made['finished'][:10]}, commit `{made['commit']}`, {versions}."
+        f"Trained on {card['train_images']:,} images in {card['seconds'] / 60:.0f} minutes; {made['processor']}, "
+        f"threads: {made['threads']}; {made['finished'][:10]}, commit `{made['commit']}`, {versions}."
     )
     return f"""# {card["name"]}
 
 {card["purpose"][0].upper()}{card["purpose"][1:]}.
-A network for {card["task"]} that comes with sfcnn: `sfcnn.load("{card["name"]}")`.
+A pretrained network for {card["task"]}: `sfcnn.load("{card["name"]}")`.
 
 {_filled(f"**Data.** {card['data']}")}
 
@@ -156,15 +156,15 @@ A network for {card["task"]} that comes with sfcnn: `sfcnn.load("{card["name"]}"
 
 ## Scores
 
-| score | value | on |
+| score | value | measured on |
 | --- | --- | --- |
 {scores}
 
-## What it fails on
+## Limitations
 
 {limits}
 
-## How it was made
+## How it was trained
 
 ```text
 {commands}

@@ -1,11 +1,11 @@
-"""Make the directory of a network that comes with sfcnn from a finished run:
+"""Create the directory of a pretrained network from a finished run:
 
     python -m sfcnn.pretrained.ship runs/best mnist-rot --scores runs/best/test.json
 
-It gets what prediction needs, without paths of this machine, and a card (`sfcnn.pretrained.cards`). The scores are
-those that `sfcnn classify evaluate RUN --out FILE` wrote for a classifier, the results of `sfcnn experiment isbi`, the
-file of `sfcnn segment score` with the images it is of, or a segmenter's own result.json.
-With the directory itself as RUN only its card is made anew.
+It contains what prediction needs, without paths of this machine, and a card (`sfcnn.pretrained.cards`). The scores are
+the output of `sfcnn classify evaluate RUN --out FILE` for a classifier, the results of `sfcnn experiment isbi`, the
+file of `sfcnn segment score` with its images named in "images", or a segmenter's own result.json.
+With the directory itself as RUN, only its card is updated.
 """
 
 import argparse
@@ -26,11 +26,11 @@ from sfcnn.io.state import read_state, write_state
 from sfcnn.pretrained import load
 from sfcnn.pretrained.cards import FACTS, Score, card_text, make_card
 
-#: What a network may have, beside config.yaml.
+#: Files of a network, besides config.yaml.
 FILES = ("best.safetensors", "result.json", "pose.safetensors", "pose.json", "edges.safetensors")
 NEEDED = FILES[:2]
 
-#: Settings of images that are paths of the machine that trained.
+#: Image settings that are paths on the training machine.
 PATHS = ("path", "masks")
 
 _MOST_BYTES = 20_000_000
@@ -40,14 +40,12 @@ _HERE = Path(__file__).parent
 def ship(
     run: Path, name: str, scores: Path, target: Path | None = None, *, overwrite: bool = False, half: bool = False
 ) -> Path:
-    """Copy what prediction needs of a run, write its card, and return the directory.
+    """Copy the files of a run that prediction needs, write its card, and return the directory.
 
-    With `half` the network's numbers are kept with 16 bits, in half the space; they are computed with as before.
+    With `half` the weights are stored with 16 bits, in half the space; computations are not affected.
     """
     if name not in FACTS:
-        raise ValueError(
-            f"nothing is known of a network {name!r}: add it to sfcnn.pretrained.cards, which has {list(FACTS)}"
-        )
+        raise ValueError(f"unknown network {name!r}: add it to sfcnn.pretrained.cards, which has {list(FACTS)}")
     task, _ = read_run(run)
     missing = [file for file in NEEDED if not (run / file).is_file()]
     if missing:
@@ -55,12 +53,12 @@ def ship(
     found = {file: run / file for file in FILES if (run / file).is_file()}
     total = sum(path.stat().st_size for path in found.values())
     if total > _MOST_BYTES:
-        raise ValueError(f"{run} has {total:,} bytes, and a network in the package at most {_MOST_BYTES:,}")
+        raise ValueError(f"{run} has {total:,} bytes, expected at most {_MOST_BYTES:,} for a pretrained network")
     result = _read_json(run / "result.json")
     measured = read_scores(_read_json(scores), task, run, result)
     if "pose.json" in found:
         measured += _pose(_read_json(found["pose.json"]))
-    load(run, device="cpu")  # says what is wrong with its files
+    load(run, device="cpu")  # raises if its files are invalid
     target = target or _HERE / name
     same = target.exists() and target.resolve() == run.resolve()
     if target.exists() and not same and not overwrite:
@@ -83,11 +81,11 @@ def ship(
 
 
 def read_scores(numbers: Mapping[str, Any], task: str, run: Path, result: Mapping[str, Any]) -> list[Score]:
-    """The scores of a run in a file of `sfcnn classify evaluate` or `sfcnn experiment isbi`."""
+    """The scores of a run, from the contents of the scores file."""
     try:
         return _classification(numbers, run) if task == "classification" else _segmentation(numbers, result)
     except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"the scores have no {error}: expected the file of `sfcnn classify evaluate --out`") from error
+        raise ValueError(f"the scores have no {error}: expected those of `sfcnn classify evaluate --out`") from error
 
 
 def _classification(numbers: Mapping[str, Any], run: Path) -> list[Score]:
@@ -100,31 +98,31 @@ def _classification(numbers: Mapping[str, Any], run: Path) -> list[Score]:
         found.append(Score(name, numbers["errors_of_views"][0], "%", images))
     if "angle_error" in numbers:
         angles = numbers["angle_error"]
-        found += [Score(f"{kind} error of the angle", angles[kind], "°", images) for kind in ("mean", "median")]
+        found += [Score(f"{kind} angle error", angles[kind], "°", images) for kind in ("mean", "median")]
         for each in angles["classes"]:
             if each["mean"] is not None:
                 found.append(
-                    Score(f"mean error of the angle, {each['name']}", each["mean"], "°", f"{each['images']:,} of them")
+                    Score(f"mean angle error, {each['name']}", each["mean"], "°", f"{each['images']:,} of them")
                 )
     return found
 
 
 def _pose(about: Mapping[str, Any]) -> list[Score]:
-    """How far angles are off on images that do not lie where those of the data set do."""
-    images = f"{about['validation_images']:,} validation images moved by up to {about['settings']['shift']:g} pixel"
-    return [Score(f"{kind} error of the angle", about["angle_error"][kind], "°", images) for kind in ("mean", "median")]
+    """Angle errors on images that are shifted relative to those of the data set."""
+    images = f"{about['validation_images']:,} validation images shifted by up to {about['settings']['shift']:g} pixel"
+    return [Score(f"{kind} angle error", about["angle_error"][kind], "°", images) for kind in ("mean", "median")]
 
 
 def _segmentation(numbers: Mapping[str, Any], result: Mapping[str, Any]) -> list[Score]:
     if "validation_error" in numbers:  # result.json of the run
-        chosen = f"the {numbers['validation_images']} images that chose the epoch, {numbers['dataset']}"
-        return [Score("pixels that are wrong", numbers["validation_error"], "%", chosen)]
-    if "v_rand" in numbers:  # of the cells that the shipped files find
+        chosen = f"the {numbers['validation_images']} images used to select the epoch, {numbers['dataset']}"
+        return [Score("pixel error", numbers["validation_error"], "%", chosen)]
+    if "v_rand" in numbers:  # of the cells found by the shipped files
         kinds = {"V_rand of cells": "v_rand", "V_info of cells": "v_info"}
         return [Score(name, numbers[kind]["best"], "", numbers["images"]) for name, kind in kinds.items()]
     same = [run for run in numbers["runs"] if math.isclose(run["run"]["seconds"], result["seconds"])]
     if len(same) != 1:
-        raise ValueError(f"the scores are of {len(numbers['runs'])} runs, none of which is this one")
+        raise ValueError(f"{len(same)} of the {len(numbers['runs'])} runs in the scores are this run, expected one")
     (run,) = same
     slices = run["slices"]["test"]
     images = f"slices {slices[0]} to {slices[-1]}, {numbers['dataset']}"
@@ -132,12 +130,12 @@ def _segmentation(numbers: Mapping[str, Any], result: Mapping[str, Any]) -> list
     return [
         Score("V_rand of cells", cells["v_rand"]["best"], "", images),
         Score("V_info of cells", cells["v_info"]["best"], "", images),
-        Score("pixels that are wrong", 100 * run["pixel_error"], "%", images),
+        Score("pixel error", 100 * run["pixel_error"], "%", images),
     ]
 
 
 def _without_paths(config: Path) -> str:
-    """The settings of a run as text, with no directory of this machine."""
+    """The settings of a run as text, without paths of this machine."""
     values = load_yaml(config)
     images = values.get("images", {})
     named = [name for name in PATHS if images.get(name)]
@@ -148,7 +146,7 @@ def _without_paths(config: Path) -> str:
 
 
 def _halve(path: Path) -> None:
-    """Keep the floats of a network with 16 bits; its counts and the bases of its layers stay as they are."""
+    """Store the floats of a network with 16 bits; integers and the bases of its layers are unchanged."""
     state = read_state(path)
     model = {key: value.half() if value.dtype == torch.float32 else value for key, value in state.pop("model").items()}
     write_state(path, {"model": model, **state})
@@ -167,16 +165,16 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def main(words: list[str] | None = None) -> None:
-    """What `python -m sfcnn.pretrained.ship` does."""
+    """The command `python -m sfcnn.pretrained.ship`."""
     parser = argparse.ArgumentParser(
-        "python -m sfcnn.pretrained.ship", description="Make a network of a run that comes with sfcnn."
+        "python -m sfcnn.pretrained.ship", description="Create a pretrained network from a run."
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="directory that training made")
+    parser.add_argument("run", type=Path, metavar="RUN", help="directory created by training")
     parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(FACTS)}")
     parser.add_argument("--scores", type=Path, required=True, metavar="FILE", help="JSON file with its scores")
-    parser.add_argument("--to", type=Path, metavar="DIR", help="directory to make (default: in the package)")
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
-    parser.add_argument("--half", action="store_true", help="keep the network's numbers with 16 bits")
+    parser.add_argument("--to", type=Path, metavar="DIR", help="directory to create (default: in the package)")
+    parser.add_argument("--overwrite", action="store_true", help="overwrite existing files")
+    parser.add_argument("--half", action="store_true", help="store weights with 16 bits")
     options = parser.parse_args(words)
     try:
         made = ship(

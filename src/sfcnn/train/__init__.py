@@ -1,1 +1,1 @@
-"""One trainer that knows no task: settings, the loop, checkpoints, runs. Needs `pip install 'sfcnn[train]'`."""
+"""A trainer for any task: settings, the loop, checkpoints, runs. Needs `pip install 'sfcnn[train]'`."""

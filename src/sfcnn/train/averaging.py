@@ -1,4 +1,4 @@
-"""Averages of the weights over the steps of a run, which do better than the weights of any one step early on."""
+"""Averages of the weights over the steps of a run, which early on do better than the weights of any single step."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from torch.optim.swa_utils import AveragedModel
 
 
 def averaged_network(net: nn.Module, decay: float) -> AveragedModel:
-    """A copy of a network whose state is the exponential moving average of the other's.
+    """A copy of a network whose state is the exponential moving average of the original's.
 
-    The first update copies it. The n-th one after that sets, with d_n = min(d, (1 + n) / (10 + n)),
+    The first update copies the state. The n-th one after that sets, with d_n = min(d, (1 + n) / (10 + n)),
 
         w̄ ← d_n w̄ + (1 − d_n) w
 
-    so that the first steps, which are far from where the weights will be, are soon forgotten. Running statistics of
-    batch norm are averaged likewise, counters are copied.
+    so that the first steps, when the weights are far from their final values, are soon forgotten. The running
+    statistics of batch norm are averaged likewise; counters are copied.
 
-    `update_parameters(net)` takes the next step in, `module` is the averaged network, and the state dict holds it with
+    `update_parameters(net)` adds the next step, `module` is the averaged network, and the state dict contains it with
     the number of updates.
     """
 

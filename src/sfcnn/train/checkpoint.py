@@ -1,4 +1,4 @@
-"""The newest checkpoints of a run: everything that what comes next depends on."""
+"""Checkpoints of a run: everything needed to resume it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +25,11 @@ class Checkpoints:
             path.unlink(missing_ok=True)
 
     def newest(self, warn: Callable[[str], None]) -> dict[str, Any] | None:
-        """The newest whole checkpoint, or None; `warn` is told of each damaged one that was passed over."""
+        """The newest intact checkpoint, or None; `warn` is called for each damaged one that is skipped."""
         paths = self.paths()
         for path in paths:
             try:
                 return read_state(path)
             except DamagedStateError as error:
-                warn(f"{error}; {'starting anew' if path is paths[-1] else 'using the one before it'}")
+                warn(f"{error}; {'starting from scratch' if path is paths[-1] else 'using the one before it'}")
         return None

@@ -1,4 +1,4 @@
-"""How a network learns: the settings that every run has."""
+"""Optimisation settings, shared by all tasks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 #: Number formats of the forward and backward pass; weights and their updates are always float32.
 PRECISIONS = ("float32", "bfloat16", "float16")
 
-#: How the learning rate changes.
+#: Learning rate schedules.
 SCHEDULES = ("exponential", "cosine", "linear", "one-cycle")
 
-#: What updates the weights.
+#: Optimisers.
 OPTIMIZERS = ("adam", "adamw")
 
-#: Settings that go together, by name. "paper" is what the settings are if nothing is said.
+#: Presets of several settings, by name; "paper" has the defaults.
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},
     "fast": {
@@ -31,13 +31,13 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 
 
 def check_choice(owner: object, name: str, choices: Sequence[Any]) -> None:
-    """Raise unless a setting has one of its values."""
+    """Raise unless a setting has one of the `choices`."""
     if getattr(owner, name) not in choices:
         raise ValueError(f"unknown {name} {getattr(owner, name)!r}, choose one of {list(choices)}")
 
 
 def check_at_least(owner: object, smallest: float, *names: str) -> None:
-    """Raise unless settings are numbers of at least `smallest`."""
+    """Raise unless the named settings are at least `smallest`."""
     for name in names:
         if not getattr(owner, name) >= smallest:
             raise ValueError(f"{name} must be at least {smallest:g}, got {getattr(owner, name)}")
@@ -45,27 +45,27 @@ def check_at_least(owner: object, smallest: float, *names: str) -> None:
 
 @dataclass(frozen=True)
 class OptimizationConfig:
-    """Adam with a falling learning rate and an elastic net, by default as in App. C.1.
+    """Adam with a learning rate schedule and an elastic net, by default as in App. C.1.
 
-    In settings files and on the command line `recipe` stands for several of these settings at once, those of RECIPES;
-    what else is named overrides them. A run keeps the settings, not the name. In Python it is `recipe("fast")`.
+    In settings files and on the command line, `recipe` sets several of these settings to those of one of the RECIPES;
+    other settings override it. A run records the settings, not the name. In Python, use `recipe("fast")`.
 
     Args:
         epochs: passes over the training images
-        batch_size: images of a step, over all processes together
-        learning_rate: at the start, or of "one-cycle" at its peak
-        schedule: "exponential" (the paper's, by epochs); "cosine" or "linear" (falls to zero with every step; for short
-            runs); "one-cycle" (rises from a tenth in the first fifth of the steps, then falls to a thousandth)
-        decay: of the exponential schedule: factor on the learning rate from one epoch to the next …
-        decay_from: … beginning with this epoch, counted from 1
+        batch_size: images per step, over all processes
+        learning_rate: initial learning rate, or the peak of "one-cycle"
+        schedule: "exponential" (as in the paper, per epoch); "cosine" or "linear" (to zero, per step, for short runs);
+            "one-cycle" (rises from a tenth of the peak in the first fifth of the steps, then falls to a thousandth)
+        decay: factor on the learning rate per epoch, for the exponential schedule
+        decay_from: epoch in which this decay starts, counted from 1
         elastic_conv: λ of λ(‖w‖₁ + ‖w‖²) on the weights of convolutions
-        elastic_dense: the same on those of fully connected layers
-        precision: "float32", or mixed with "bfloat16" or "float16"
-        optimizer: "adam", or "adamw" for Adam with weight decay apart from the gradients
-        weight_decay: of "adamw", on the weights of convolutions and of fully connected layers
-        averaging: decay per step of an exponential moving average of the weights, such as 0.998; validation and the
-            saved weights are those of the average. 0 for none
-        label_smoothing: part of the probability that the loss asks to be spread evenly over all classes
+        elastic_dense: λ of the same penalty on the weights of fully connected layers
+        precision: "float32", or mixed precision with "bfloat16" or "float16"
+        optimizer: "adam", or "adamw" for Adam with decoupled weight decay
+        weight_decay: weight decay of "adamw", on the weights of convolutions and fully connected layers
+        averaging: decay per step of an exponential moving average of the weights, such as 0.998; the averaged weights
+            are validated and saved. 0 for none
+        label_smoothing: fraction of the target probability that is spread evenly over all classes
     """
 
     presets: ClassVar[tuple[str, Mapping[str, Mapping[str, Any]]]] = ("recipe", RECIPES)

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live bar in a terminal, a line per epoch in a log."""
+"""Progress output of a run: a live bar in a terminal, a line per epoch in a log."""
 
 import time
 from typing import Self
@@ -10,12 +10,12 @@ from sfcnn.train import loop
 
 
 class RunDisplay:
-    """Observes a run: epoch, step rate, time left, losses.
+    """Shows the progress of a run: epoch, step rate, remaining time, losses.
 
     Args:
         console: where to write
         epochs: of the whole run
-        title: written before everything
+        title: prefix of all lines
     """
 
     def __init__(self, console: Console, epochs: int, title: str = "") -> None:
@@ -36,12 +36,12 @@ class RunDisplay:
         return self
 
     def close(self) -> None:
-        """Take the bar away; the lines stay."""
+        """Remove the bar; the lines stay."""
         if self._bar is not None:
             self._bar.stop()
 
     def step(self, progress: loop.Progress, steps: int, loss: float) -> None:
-        """Move the bar, which spans all epochs, so that the time left is the run's."""
+        """Update the bar, which spans all epochs, so that the remaining time is that of the run."""
         now = time.perf_counter()
         rate, self._last = 1 / max(now - self._last, 1e-9), now
         self._rate = rate if self._rate == 0 else 0.9 * self._rate + 0.1 * rate
@@ -59,7 +59,7 @@ class RunDisplay:
         )
 
     def epoch(self, progress: loop.Progress) -> None:
-        """Write a line."""
+        """Print a line."""
         record = progress.history[-1]
         left = (self.epochs - record.epoch) * record.seconds
         self.console.print(
@@ -70,7 +70,7 @@ class RunDisplay:
 
 
 def _duration(seconds: float) -> str:
-    """A time as a person says it.
+    """A time in words.
 
     >>> _duration(75), _duration(7300)
     ('1 min 15 s', '2 h 1 min')

@@ -1,4 +1,4 @@
-"""Several processes that train one network: the same gradients as one process on the joined batch."""
+"""Train one network with several processes, with the same gradients as one process on the whole batch."""
 
 import gc
 import os
@@ -31,18 +31,18 @@ def make_accelerator(precision: str, device: str = "auto") -> Accelerator:
     kept = AcceleratorState() if AcceleratorState._shared_state else None
     if kept is not None and (kept.mixed_precision != mixed or (kept.device.type == "cpu") != cpu):
         AcceleratorState._reset_state(True)  # an earlier run of this process had another format or device
-    # Without a GPU several processes are only seen as one job if the CPU is asked for.
+    # Without a GPU, several processes only form one job if the CPU is requested.
     return Accelerator(mixed_precision=mixed, cpu=cpu)
 
 
 def share_of(accelerator: Accelerator) -> Share:
-    """Which part of each batch is this process's."""
+    """The part of each batch that belongs to this process."""
     return Share(accelerator.process_index, accelerator.num_processes)
 
 
 @contextmanager
 def named_failures(accelerator: Accelerator) -> Iterator[None]:
-    """Turn a broken connection into one clear line."""
+    """Turn a broken connection into an error of one line."""
     try:
         yield
     except RuntimeError as error:
@@ -51,7 +51,7 @@ def named_failures(accelerator: Accelerator) -> Iterator[None]:
         if accelerator.num_processes > 1 and any(sign in str(error).lower() for sign in signs):
             raise LostContactError(
                 f"process {accelerator.process_index} lost contact with another process of this job, which has ended; "
-                "the last checkpoint is kept: give the same command with --resume to go on"
+                "the last checkpoint is kept: run the same command with --resume to continue"
             ) from error
         raise
 
@@ -90,13 +90,13 @@ class _Sum(torch.autograd.Function):
 
 
 class SynchronizedBatchNorm(_BatchNorm):
-    """Batch norm over the joined batch of all processes; anything of shape (B, C, …).
+    """Batch norm over the whole batch of all processes, for inputs of shape (B, C, …).
 
-    PyTorch's `SyncBatchNorm` needs GPUs; this one is differentiable collectives and runs wherever they do.
+    PyTorch's `SyncBatchNorm` needs GPUs; this one uses differentiable collectives and runs wherever they do.
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        """Any number of axes will do."""
+        """Accept any number of axes."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(x − μ) / √(σ² + ε) · γ + β with μ and σ² over batch, space, orientations and processes."""
@@ -138,10 +138,11 @@ def synchronize_batch_norm(net: nn.Module) -> nn.Module:
 
 
 def leave_job() -> None:
-    """Take leave of the other processes, once all of them are done; nothing happens in a process of its own.
+    """Leave the process group once all processes are done; does nothing in a single process.
 
-    gloo's threads may hold tensors for a moment after the last collective. If Python shuts down meanwhile, they end the
-    process with SIGABRT. So they are ended first: every network that refers to the group is dropped, then the group.
+    The threads of gloo may hold tensors for a moment after the last collective. If Python shuts down meanwhile, they
+    abort the process with SIGABRT. So they are stopped first: networks that refer to the group are freed, then the
+    group is destroyed.
     """
     if dist.is_available() and dist.is_initialized():
         dist.barrier()
@@ -150,11 +151,11 @@ def leave_job() -> None:
 
 
 def ignore_launcher() -> None:
-    """From here on this process ends by itself: a launcher's signal to end must not cut off what it says."""
+    """Ignore SIGTERM from the launcher, which must not cut off the last output of this process."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def is_first_process() -> bool:
-    """Whether this process is the one of its job that speaks and writes, by the launcher's environment."""
+    """Whether this process is the one that prints and writes files, according to the launcher's environment."""
     return int(os.environ.get("RANK", "0")) == 0

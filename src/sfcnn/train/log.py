@@ -1,4 +1,4 @@
-"""What a run leaves for its user: a CSV with one row per epoch and, if asked for, TensorBoard's files."""
+"""Logs of a run: a CSV file with one row per epoch and, optionally, TensorBoard files."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from sfcnn.train.loop import EpochRecord, Progress
 
 
 def write_history(path: Path, history: Sequence[EpochRecord]) -> None:
-    """Write all epochs so far, at once: a killed run leaves no half row, a resumed one no row twice."""
+    """Write all epochs so far at once, so that killed and resumed runs leave no partial or duplicate rows."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(EpochRecord)], lineterminator="\n")
     writer.writeheader()
@@ -29,11 +29,11 @@ class Log:
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            # What an interrupted run logged beyond its last checkpoint is dropped.
+            # Drop what an interrupted run logged after its last checkpoint.
             self._writer = SummaryWriter(str(directory / "tensorboard"), purge_step=start + 1)
 
     def step(self, progress: Progress, steps: int, loss: float) -> None:
-        """Nothing: rows are epochs."""
+        """Do nothing: there is one row per epoch."""
 
     def epoch(self, progress: Progress) -> None:
         """Write the history with its new row."""

@@ -1,8 +1,8 @@
-"""The loop: steps, epochs, validation, model selection and checkpoints, the same for every task.
+"""The training loop: steps, epochs, validation, model selection and checkpoints, the same for every task.
 
-What a run does next depends only on its state, which a checkpoint holds in full: weights and their average, optimiser,
-random generators of all processes, position in the epoch, sums of the epoch so far, history. So a run that was killed
-and resumed ends with the same bits.
+What a run does next depends only on its state, which a checkpoint contains in full: weights and their average,
+optimiser, random generators of all processes, position in the epoch, sums of the epoch so far, history. So the result
+of a run that was killed and resumed is bit-identical to that of an uninterrupted run.
 """
 
 import math
@@ -33,21 +33,21 @@ class NonFiniteLossError(ValueError):
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What is logged of an epoch; losses are means over images, errors in per cent."""
+    """The log of an epoch; losses are means over images, errors are in per cent."""
 
-    epoch: int  #: from 1
+    epoch: int  #: counted from 1
     learning_rate: float  #: at its start
     loss: float  #: on the training images, without the penalty
     penalty: float  #: of the elastic net, after the epoch's last step
-    error: float  #: on the training images as they were seen
+    error: float  #: on the training images, as augmented
     validation_loss: float
     validation_error: float
-    seconds: float  #: of the epoch, all in all
+    seconds: float  #: of the whole epoch
 
 
 @dataclass
 class Progress:
-    """Where a run stands."""
+    """The position of a run."""
 
     epoch: int = 0  #: whole epochs done
     step: int = 0  #: steps done in the next one
@@ -56,37 +56,37 @@ class Progress:
     history: list[EpochRecord] = field(default_factory=list)
 
     def selected(self, *, last: bool = False) -> EpochRecord:
-        """The epoch with the smallest validation error, the smaller loss deciding between equals; or the last one."""
+        """The epoch with the smallest validation error, with ties broken by validation loss; or the last one."""
         if last:
             return self.history[-1]
         return min(self.history, key=lambda record: (record.validation_error, record.validation_loss))
 
 
 class Observer(Protocol):
-    """Who watches a run."""
+    """Callbacks of a run."""
 
     def step(self, progress: Progress, steps: int, loss: float) -> None:
-        """After each step, of `steps` in the epoch."""
+        """Called after each step, of `steps` in the epoch."""
         ...
 
     def epoch(self, progress: Progress) -> None:
-        """After each epoch."""
+        """Called after each epoch."""
         ...
 
 
 class Fit:
-    """One network, one task: `run` trains it to the end of the last epoch.
+    """Train one network on one task; `run` continues to the end of the last epoch.
 
     Args:
         net: the network, changed in place
-        task: what it learns
-        config: how
+        task: what to train it on
+        config: optimisation settings
         seed: of dropout
-        directory: gets `best.safetensors` and `checkpoints/`
-        checkpoint_steps: steps between checkpoints, 0 for the ends of epochs only
+        directory: where to write `best.safetensors` and `checkpoints/`
+        checkpoint_steps: steps between checkpoints, 0 for only at the end of each epoch
         select_last: keep the last epoch's weights as the best ones, not those with the smallest validation error
         accelerator: device, processes and number format
-        observer: who watches
+        observer: callbacks
     """
 
     def __init__(
@@ -116,24 +116,24 @@ class Fit:
 
     @property
     def result(self) -> nn.Module:
-        """The network that is validated and kept: the averaged one, if there is one."""
+        """The network that is validated and saved: the averaged one, if there is one."""
         return self.averaged.module if self.averaged else self.bare
 
     def run(self) -> Progress:
-        """Train from where the state stands to the end."""
+        """Train from the current state to the end."""
         while self.progress.epoch < self.config.epochs:
             self._epoch()
         return self.progress
 
     def resume(self, warn: Callable[[str], None]) -> bool:
-        """Take the newest whole checkpoint, if there is one."""
+        """Load the newest intact checkpoint, if there is one."""
         state = self.checkpoints.newest(warn)
         if state is not None:
             self.load_state(state)
         return state is not None
 
     def state(self) -> dict[str, Any]:
-        """Everything that what comes next depends on."""
+        """Everything needed to resume the run."""
         generators = gather_objects(self.accelerator, torch.get_rng_state())
         cuda = gather_objects(self.accelerator, torch.cuda.get_rng_state()) if torch.cuda.is_available() else []
         return {
@@ -148,12 +148,12 @@ class Fit:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go back to a state."""
+        """Restore a state."""
         generators = state.get("generators")
         if isinstance(generators, list) and len(generators) != self.share.processes:
             raise ValueError(
-                f"the newest checkpoint in {self.checkpoints.directory} is of {len(generators)} processes, this job "
-                f"has {self.share.processes}: start as many"
+                f"the newest checkpoint in {self.checkpoints.directory} was written by {len(generators)} processes, "
+                f"but this job has {self.share.processes}: start {len(generators)}"
             )
         try:
             self._load_state(state)
@@ -173,7 +173,7 @@ class Fit:
         torch.set_rng_state(state["generators"][self.share.rank])
         if torch.cuda.is_available() and state["cuda_generators"]:
             torch.cuda.set_rng_state(state["cuda_generators"][self.share.rank])
-        measured.restore(state.get("engines", {}))  # other engines round otherwise
+        measured.restore(state.get("engines", {}))  # other engines round differently
         kept = state["progress"]
         history = [EpochRecord(**record) for record in kept["history"]]
         self.progress = Progress(kept["epoch"], kept["step"], tuple(kept["sums"]), kept["seconds"], history)
@@ -238,13 +238,13 @@ class Fit:
         if not math.isfinite(value):
             progress = self.progress
             raise NonFiniteLossError(
-                f"the {what} became {value} at epoch {progress.epoch + 1}, step {progress.step + 1}; the checkpoints "
-                "before it are kept: try a smaller optimization.learning_rate"
+                f"the {what} became {value} at epoch {progress.epoch + 1}, step {progress.step + 1}; earlier "
+                "checkpoints are kept: try a smaller optimization.learning_rate"
             )
 
     @torch.no_grad()
     def _validate(self) -> tuple[float, float, float]:
-        """Sums of loss, mistakes and images held out."""
+        """Sums of loss, mistakes and images over the held-out images."""
         self.net.eval()
         net = self.result
         device = self.accelerator.device

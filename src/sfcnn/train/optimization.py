@@ -1,4 +1,4 @@
-"""How weights are updated: the optimiser, the learning rate of each step, and the elastic net (App. C.1)."""
+"""The optimiser, the learning rate schedule and the elastic net (App. C.1)."""
 
 import math
 
@@ -10,17 +10,17 @@ from sfcnn.train.config import OptimizationConfig
 
 _CONVOLUTIONS = (LiftConv2d, GroupConv2d, nn.Conv2d)
 
-# Of "one-cycle": the part of all steps in which the rate rises, and where it starts and ends, relative to its peak.
+# "one-cycle": the fraction of steps in which the rate rises, and where it starts and ends, relative to its peak.
 _RISE, _START, _END = 0.2, 0.1, 0.001
 
 
 def learning_rate(config: OptimizationConfig, epoch: int, done: float = 0.0) -> float:
-    """η in an epoch counted from 0, of which the part `done` in [0, 1) is over.
+    """η in an epoch counted from 0, of which the fraction `done` in [0, 1) is over.
 
-    - exponential: η₀, then falling by `decay` per epoch from epoch `decay_from` (counted from 1) on;
-    - cosine: η₀ (1 + cos πt) / 2 with t the part of all epochs that is over;
+    - exponential: η₀, multiplied by `decay` per epoch from epoch `decay_from` (counted from 1) on;
+    - cosine: η₀ (1 + cos πt) / 2 where t is the fraction of all epochs that is over;
     - linear: η₀ (1 − t);
-    - one-cycle: from η₀/10 up to η₀ at t = 1/5 and down to η₀/1000, each along half a wave of a cosine.
+    - one-cycle: from η₀/10 up to η₀ at t = 1/5 and down to η₀/1000, each along half a cosine wave.
 
     >>> [round(learning_rate(OptimizationConfig(), epoch), 4) for epoch in (0, 13, 14, 15, 39)]
     [0.015, 0.015, 0.012, 0.0096, 0.0]

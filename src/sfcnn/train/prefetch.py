@@ -1,4 +1,4 @@
-"""Batches that are made while the network computes: the next ones wait when they are needed."""
+"""Prepare batches while the network computes, so that the next ones are ready when needed."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,9 +10,9 @@ Item = TypeVar("Item")
 
 
 def prefetch(make: Callable[[int], Item], start: int, stop: int, ahead: int = 2) -> Iterator[Item]:
-    """Yield make(start) … make(stop − 1), made one after the other in a thread that stays `ahead` of their use.
+    """Yield make(start) … make(stop − 1), computed one after the other in a thread, `ahead` items in advance.
 
-    An error in `make` is raised where its item was to come.
+    An error in `make` is raised in place of its item.
 
     >>> list(prefetch(lambda step: step**2, 2, 5))
     [4, 9, 16]

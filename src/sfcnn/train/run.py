@@ -1,4 +1,4 @@
-"""Train a network in a directory of its own, from settings to result; see `sfcnn.io.runs` for what is in it."""
+"""Train a network in a directory of its own, from settings to result; see `sfcnn.io.runs` for its contents."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -22,7 +22,7 @@ from sfcnn.train.task import Task
 
 
 class RunConfig(Protocol):
-    """What the settings of every run have, beside those of its network and images."""
+    """Settings of every run, besides those of its network and images."""
 
     task: ClassVar[str]
 
@@ -38,9 +38,9 @@ class RunConfig(Protocol):
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended."""
+    """The result of a run."""
 
-    dataset: str  #: by its full name
+    dataset: str  #: full name
     train_images: int
     validation_images: int
     parameters: int
@@ -66,11 +66,11 @@ class _Observers:
 def check_directory(directory: Path, *, resume: bool) -> None:
     """Raise unless a run can start in a directory, or be resumed there."""
     if not (directory / "config.yaml").exists():
-        # A run killed while it wrote its settings leaves only an unfinished file: nothing of it is worth keeping.
+        # A run killed while writing its settings leaves only an unfinished file, which can be removed.
         if directory.exists() and (not directory.is_dir() or any(map(_is_finished, directory.iterdir()))):
-            raise ValueError(f"{directory} is in use and holds no run: choose another --out")
+            raise ValueError(f"{directory} exists but does not contain a run: choose another --out")
     elif not resume:
-        raise ValueError(f"{directory} holds a run: pass --resume to continue it, or choose another --out")
+        raise ValueError(f"{directory} contains a run: pass --resume to continue it, or choose another --out")
 
 
 def _is_finished(path: Path) -> bool:
@@ -80,8 +80,8 @@ def _is_finished(path: Path) -> bool:
 def _check_settings(directory: Path, config: Any) -> None:
     """Raise unless the run in a directory, if there is one, can be resumed with these settings.
 
-    It may have other checkpoints and logs and, with a schedule that does not depend on their number, more epochs than
-    before; all else must be the same.
+    Checkpoint and log settings may change, and the number of epochs may increase if the schedule does not depend on it;
+    all other settings must be the same.
     """
     path = directory / "config.yaml"
     if not path.exists():
@@ -109,10 +109,10 @@ def _differences(kept: dict[str, Any], asked: dict[str, Any], prefix: str = "") 
 
 @dataclass(frozen=True)
 class Job:
-    """What a product gives the trainer: settings, a network, and a task to train it on."""
+    """What to train: settings, a network, and a task to train it on."""
 
-    config: RunConfig  #: all settings, a frozen dataclass; kept in the directory
-    build: Callable[[], nn.Module]  #: makes the network, after the generator was seeded
+    config: RunConfig  #: all settings, a frozen dataclass; saved in the directory
+    build: Callable[[], nn.Module]  #: builds the network, after the generator was seeded
     make_task: Callable[[], Task]
     dataset: str  #: full name of the images
     select_last: bool = False  #: keep the last epoch's weights, not those with the smallest validation error
@@ -120,9 +120,9 @@ class Job:
 
 @contextmanager
 def flushing_denormals() -> Iterator[None]:
-    """Let the processor take numbers below 2⁻¹²⁶ for zero, which it computes with many times slower.
+    """Let the processor treat numbers below 2⁻¹²⁶ as zero, since it is many times slower with them.
 
-    Weights that an elastic net or weight decay brings to zero become such numbers.
+    Weights that an elastic net or weight decay drives to zero become such numbers.
     """
     before = bool(torch.full((1,), 2.0**-140) * 1.0 == 0)
     torch.set_flush_denormal(True)
@@ -141,17 +141,17 @@ def train_run(
     observers: Sequence[Observer] = (),
     warn: Callable[[str], None] = print,
 ) -> RunResult:
-    """Train a network on a task in a directory of its own, or continue the run that is there.
+    """Train a network on a task in a directory of its own, or resume the run that is there.
 
-    Every process of a distributed job calls this; the first one writes.
+    Every process of a distributed job calls this; only the first one writes files.
 
     Args:
         job: what to train.
         directory: of the run.
-        resume: continue a run that is there.
+        resume: continue the run in the directory, if there is one.
         device: one of `sfcnn.devices.DEVICES`.
-        observers: who watches, in the first process.
-        warn: told of damaged checkpoints.
+        observers: callbacks, in the first process.
+        warn: called with a message for each damaged checkpoint.
     """
     config = job.config
     check_directory(directory, resume=resume)
@@ -160,7 +160,7 @@ def train_run(
     first = share_of(accelerator).rank == 0
     torch.manual_seed(config.seed)
     net, task = job.build(), job.make_task()
-    accelerator.wait_for_everyone()  # all have looked at the directory before one writes to it
+    accelerator.wait_for_everyone()  # all have checked the directory before one writes to it
     if first:
         remove_leftovers(directory)
         write_settings(directory / "config.yaml", config, task=config.task, overwrite=True)

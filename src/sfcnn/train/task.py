@@ -1,4 +1,4 @@
-"""What a task must offer to be trained: its batches, its loss, and how well a network does on images held out."""
+"""The interface of a training task: batches, loss, and validation on held-out images."""
 
 from typing import NamedTuple, Protocol
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Share(NamedTuple):
-    """Which part of each batch is this process's: images rank, rank + processes, … of it."""
+    """The part of each batch that belongs to this process: images rank, rank + processes, …"""
 
     rank: int = 0
     processes: int = 1
@@ -17,20 +17,20 @@ class Outcome(NamedTuple):
     """Sums over images, so that parts of a set can be added."""
 
     loss: Tensor  #: summed over the images
-    mistakes: Tensor  #: how many images were classified wrongly, or what else the task counts
+    mistakes: Tensor  #: number of misclassified images, or whatever the task counts
     images: int
 
     def sums(self) -> Tensor:
-        """All three as float64 on the CPU, since not every accelerator has it: (3,)."""
+        """All three as float64 on the CPU, since not every accelerator supports it: (3,)."""
         return torch.tensor([float(self.loss.detach()), float(self.mistakes), self.images], dtype=torch.float64)
 
 
 class Task(Protocol):
-    """A task. Batches depend on nothing but the epoch and the step, so that a run can go on from any of them."""
+    """A task. Batches depend only on the epoch and the step, so that a run can be resumed from any of them."""
 
-    steps: int  #: of an epoch
-    train_images: int  #: how many there are
-    validation_images: int  #: how many are held out
+    steps: int  #: per epoch
+    train_images: int  #: number of training images
+    validation_images: int  #: number of held-out images
 
     def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
         """Inputs and targets."""
@@ -41,5 +41,5 @@ class Task(Protocol):
         ...
 
     def validation(self, share: Share) -> list[tuple[Tensor, Tensor]]:
-        """The batches held out, or this process's part of them."""
+        """The held-out batches, or this process's part of them."""
         ...

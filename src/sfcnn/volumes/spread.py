@@ -42,22 +42,22 @@ def spread(workers: int | None = None, scheduler: str | None = None) -> Iterator
     if scheduler in (None, *HERE) and (workers or 1) == 1:
         yield _alone
         return
+    import dask
     from distributed import Client, LocalCluster
 
     if scheduler in (None, *HERE):
         count, threads = workers or 1, scheduler == "threads"
-        each = max(1, len(os.sched_getaffinity(0)) // count) if hasattr(os, "sched_getaffinity") else 1
-        cluster = LocalCluster(
-            n_workers=1 if threads else count,
-            threads_per_worker=count if threads else 1,
-            processes=not threads,
-            memory_limit=0,  # a slice either fits into memory or not; nothing can be spilled to disk
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-            **({} if threads else {"env": {"OMP_NUM_THREADS": str(each)}}),
-        )
-        with cluster, Client(cluster) as client:
-            yield _by(client)
+        with dask.config.set(_settings(count)):
+            cluster = LocalCluster(
+                n_workers=1 if threads else count,
+                threads_per_worker=count if threads else 1,
+                processes=not threads,
+                memory_limit=0,  # a slice either fits into memory or not; nothing can be spilled to disk
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            )
+            with cluster, Client(cluster) as client:
+                yield _by(client)
         return
     try:
         client = Client(scheduler, timeout=_PATIENCE)
@@ -69,6 +69,21 @@ def spread(workers: int | None = None, scheduler: str | None = None) -> Iterator
         except TimeoutError as error:
             raise ValueError(f"the Dask scheduler at {scheduler} has no workers") from error
         yield _by(client)
+
+
+def _settings(count: int) -> dict[str, Any]:
+    """Dask's settings for so many workers on this machine: the processors are shared, and nothing is profiled.
+
+    By default, Dask's workers hand all freed memory back to the system at once, and spend much of their time getting it
+    again: the large arrays of a network come and go with every layer.
+    """
+    each = max(1, len(os.sched_getaffinity(0)) // count) if hasattr(os, "sched_getaffinity") else 1
+    threads = os.environ.get("OMP_NUM_THREADS") or str(each)
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return {
+        "distributed.nanny.pre-spawn-environ": dict.fromkeys(names, threads),
+        "distributed.worker.profile.enabled": False,
+    }
 
 
 def _alone(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Generator[tuple[int, Any]]:

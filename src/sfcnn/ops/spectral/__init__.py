@@ -1,4 +1,4 @@
-"""The spectral engine (`engine`), and what it is made of."""
+"""The spectral engine (`engine`) and its components."""
 
 from sfcnn.ops.spectral.engine import group, group_kernel, lift, lift_kernel, rectified
 

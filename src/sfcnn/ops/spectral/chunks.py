@@ -1,4 +1,4 @@
-"""How one call of the spectral group convolution is cut into chunks of images and rows, which share their buffers."""
+"""Splits a call of the spectral group convolution into chunks of images and rows that share their buffers."""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from torch import Tensor
 from sfcnn.ops.geometry import Geometry
 from sfcnn.ops.spectral.toeplitz import Tiling, choose_tiling
 
-# Numbers in the responses of one chunk. They are written once and read once or twice, so they should stay in cache.
+# Size of the responses of one chunk. They are written once and read once or twice, so they should stay in cache.
 _CHUNK = 6_000_000
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some images, and in each of them some rows of tiles."""
+    """A range of images, and a range of tile rows in each of them."""
 
     images: slice
     tile_rows: slice
@@ -27,12 +27,12 @@ class Chunk:
 
     @property
     def height(self) -> int:
-        """Rows of tiles."""
+        """Number of tile rows."""
         return int(self.tile_rows.stop - self.tile_rows.start)
 
 
 def tile_maps(shape: Sequence[int], out_channels: int, atoms: int, geometry: Geometry) -> Tiling:
-    """The tiles for features (B, C, Λ, H, W), given how many images go into a chunk."""
+    """The tiles for features (B, C, Λ, H, W), given the number of images that fit into a chunk."""
     batch, channels, orientations, height, width = shape
     pixels = geometry.output_size(height) * geometry.output_size(width)
     images = max(1, min(batch, _CHUNK // (orientations * channels * atoms * pixels)))
@@ -40,7 +40,7 @@ def tile_maps(shape: Sequence[int], out_channels: int, atoms: int, geometry: Geo
 
 
 def _chunk_size(batch: int, channels: int, orientations: int, atoms: int, tiling: Tiling) -> tuple[int, int]:
-    """Images and rows of tiles in a chunk. Less than some rows would see mostly the inputs of their neighbours."""
+    """Images and tile rows of a chunk. A chunk of only a few rows would mostly reload its neighbours' input."""
     per_row = orientations * channels * atoms * tiling.pixels * tiling.columns.tiles
     images = max(1, min(batch, _CHUNK // (per_row * tiling.rows.tiles)))
     rows = max(_CHUNK // (per_row * images), 2 * (tiling.rows.reach - 1), 1)
@@ -48,13 +48,13 @@ def _chunk_size(batch: int, channels: int, orientations: int, atoms: int, tiling
 
 
 def count_chunks(batch: int, channels: int, orientations: int, atoms: int, tiling: Tiling) -> int:
-    """How many chunks a convolution of these sizes is split into."""
+    """The number of chunks for a convolution of these sizes."""
     images, rows = _chunk_size(batch, channels, orientations, atoms, tiling)
     return math.ceil(batch / images) * math.ceil(tiling.rows.tiles / rows)
 
 
 def plan(shape: Sequence[int], out_channels: int, atoms: int, geometry: Geometry) -> tuple[Tiling, list[Chunk]]:
-    """The tiles for features (B, C, Λ, H, W), and chunks whose responses stay within bounds."""
+    """The tiles for features (B, C, Λ, H, W), and chunks whose responses have a bounded size."""
     batch, channels, orientations = shape[:3]
     tiling = tile_maps(shape, out_channels, atoms, geometry)
     images, rows = _chunk_size(batch, channels, orientations, atoms, tiling)
@@ -67,9 +67,9 @@ def plan(shape: Sequence[int], out_channels: int, atoms: int, geometry: Geometry
 
 
 class Buffers:
-    """Memory under names, kept from chunk to chunk.
+    """Named memory, reused from chunk to chunk.
 
-    Fresh memory costs page faults, several times the price of writing to it, so every large temporary is a named
+    Page faults in fresh memory cost several times as much as writing to it, so every large temporary is a named
     buffer that lives as long as the call.
     """
 
@@ -78,7 +78,7 @@ class Buffers:
         self._kept: dict[str, Tensor] = {}
 
     def get(self, name: str, *shape: int) -> Tensor:
-        """The memory of a name, cut to the shape that is wanted. It holds what was last written to it."""
+        """The buffer of this name in the given shape. It holds whatever was last written to it."""
         size = math.prod(shape)
         kept = self._kept.get(name)
         if kept is None or kept.numel() < size:
@@ -86,5 +86,5 @@ class Buffers:
         return kept[:size].view(shape)
 
     def count(self) -> int:
-        """How many numbers are held in all."""
+        """The total number of elements."""
         return sum(kept.numel() for kept in self._kept.values())

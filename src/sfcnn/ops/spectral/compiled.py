@@ -1,7 +1,7 @@
-"""The spectral group convolution by the compiled kernel, where there is one and it covers what is asked.
+"""The spectral group convolution by the compiled kernel, if available and applicable.
 
-It covers CPUs, single and double precision, stride and dilation 1, and atoms that follow the symmetry of the grid.
-`SFCNN_KERNEL=0` in the environment turns it off; the name of an instruction set there chooses that one.
+It supports CPUs, single and double precision, stride and dilation 1, and atoms that follow the symmetry of the grid.
+The environment variable `SFCNN_KERNEL=0` disables it; the name of an instruction set selects that one.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _SWITCH = "SFCNN_KERNEL"
 
 
 def read_switch() -> str:
-    """What the environment says about the kernel: nothing, "0", "1" or an instruction set."""
+    """The setting of the kernel in the environment: empty, "0", "1" or an instruction set."""
     choice = os.environ.get(_SWITCH, "")
     if choice not in ("", "0", "1", *INSTRUCTION_SETS):
         raise ValueError(f"{_SWITCH} is {choice!r}, expected 0, 1 or one of {', '.join(INSTRUCTION_SETS)}")
@@ -27,7 +27,7 @@ def read_switch() -> str:
 
 
 def instruction_set() -> str | None:
-    """The instructions that the kernel uses: "plain", "avx2" or "avx512"; None if it is not used at all."""
+    """The instruction set that the kernel uses: "plain", "avx2" or "avx512"; None if it is not used."""
     choice, library = read_switch(), load()
     if choice == "0" or library is None:
         return None
@@ -36,30 +36,30 @@ def instruction_set() -> str | None:
 
 
 def is_covered(tensor: Tensor, geometry: Geometry) -> bool:
-    """Whether the kernel computes convolutions of this geometry where the tensor is, and in its precision."""
+    """Whether the kernel supports this geometry, and the device and precision of the tensor."""
     plain = geometry.stride == geometry.dilation == 1 and geometry.kernel_size <= _LARGEST_KERNEL
     here = tensor.device.type == "cpu" and tensor.dtype in (torch.float32, torch.float64)
     return plain and here and instruction_set() is not None
 
 
 class Call:
-    """One call of the kernel, with all that it points to."""
+    """One call of the kernel, with everything that it points to."""
 
     def __init__(self, library: Library, problem: Problem, tables: Tables) -> None:
         self._library, self._problem, self._tables = library, problem, tables
 
     def fits(self, backward: bool) -> bool:
-        """Whether the workspace stays within bounds."""
+        """Whether the workspace stays within its limit."""
         return self.workspace(backward) >= 0
 
     def workspace(self, backward: bool) -> int:
-        """Bytes that each thread needs for itself, -1 if they are too many."""
+        """Bytes of workspace per thread, -1 if too large."""
         return int(self._library.workspace(self._problem, backward))
 
     def forward(
         self, features: Tensor, kernel: Tensor, result: Tensor, scale: Tensor | None = None, shift: Tensor | None = None
     ) -> None:
-        """Fill the result (B, Ĉ, Λ, H', W'), by max(0, scale · y + shift) if these are given (Ĉ,)."""
+        """Fill the result y (B, Ĉ, Λ, H', W'), or max(0, scale · y + shift) if scale and shift (Ĉ,) are given."""
         features, kernel = features.contiguous(), kernel.contiguous()
         if scale is not None and shift is not None:
             scale, shift = scale.to(features).contiguous(), shift.to(features).contiguous()
@@ -74,7 +74,7 @@ class Call:
         features_gradient: Tensor,
         kernel_gradient: Tensor | None,
     ) -> None:
-        """Fill the gradients of the features, and of the kernel if one is given."""
+        """Fill the gradient of the features, and that of the kernel if given."""
         given = gradient.contiguous(), features.contiguous(), kernel.contiguous(), features_gradient, kernel_gradient
         check(self._library.backward(self._problem, *map(_address, given)))
 
@@ -92,9 +92,9 @@ def prepare(
     backward: bool,
     tiles: int = 0,
 ) -> Call | None:
-    """The call for these arguments, or None where the kernel is off or does not cover them.
+    """The call for these arguments, or None if the kernel is disabled or does not support them.
 
-    `tiles` is for tests: how many pieces an image is cut into at least, to fill the lanes of vectors, or 1 for none.
+    `tiles` is for tests: the minimum number of pieces an image is cut into, to fill vector lanes, or 1 for none.
     """
     name = instruction_set()
     alike = features.dtype == kernel.dtype == filters.dtype and features.device == kernel.device == filters.device

@@ -2,9 +2,9 @@
 
     features → spectrum over orientations → responses to the atoms → one product per frequency → inverse transform
 
-The mathematics is in `spectrum`. Maps are worked on in chunks (`chunks`) and cut into tiles (`toeplitz`, `maps`), where
-responses and products are products of matrices (`mixing`). The backward pass computes the responses anew, so that
-memory does not grow with the batch. A lifting convolution has no orientations to sum over and is computed directly.
+The mathematics is in `spectrum`. Maps are processed in chunks (`chunks`) and cut into tiles (`toeplitz`, `maps`), where
+responses and mixing are matrix products (`mixing`). The backward pass recomputes the responses, so that memory does not
+grow with the batch. A lifting convolution has no orientations to sum over and is computed by the direct engine.
 """
 
 from typing import Any
@@ -54,22 +54,22 @@ def rectified(
 
 
 def _pad(maps: Tensor, geometry: Geometry) -> tuple[Tensor, int]:
-    """Maps (B, C, Λ, H, W) with their margin unless it is of zeros, and the margin that is left to add."""
+    """Maps (B, C, Λ, H, W), padded unless with zeros, and the zero margin that remains to be added."""
     if geometry.padding_mode == "zeros":
         return maps, geometry.margin
     return geometry.pad(maps.flatten(1, 2)).unflatten(1, maps.shape[1:3]), 0
 
 
 def _in_format_of(features: Tensor, result: Tensor) -> Tensor:
-    """The result in the number format that autocast asks for, if it is on."""
+    """The result in the dtype of autocast, if enabled."""
     device = features.device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return result.to(torch.get_autocast_dtype(device))
     return result
 
 
-# The steps below are operators of their own, so that torch.compile and torch.export take them as they are. A schema has
-# no objects: `moves` are the stride, margin and dilation of a geometry, and `_geometry` puts them together again.
+# The steps below are custom operators, opaque to torch.compile and torch.export. A schema cannot hold objects: `moves`
+# are the stride, margin and dilation of a geometry, from which `_geometry` restores it.
 
 
 @torch.library.custom_op("sfcnn::spectral_kernel", mutates_args=())
@@ -114,7 +114,7 @@ def _geometry(filters: Tensor, moves: list[int]) -> Geometry:
 def _prepare(
     features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], geometry: Geometry
 ) -> tuple[list[Chunk], TiledMaps, Mixing]:
-    """What one call works with: its chunks, its maps and its matrices, which share their buffers."""
+    """The chunks, maps and matrices of one call, which share their buffers."""
     out_channels = kernel.shape[1]
     tiling, chunks = plan(features.shape, out_channels, len(frequencies), geometry)
     buffers = Buffers(features)
@@ -133,7 +133,7 @@ def _room(features: Tensor, kernel: Tensor, geometry: Geometry) -> Tensor:
 def spectral_group(
     features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], moves: list[int]
 ) -> Tensor:
-    """Features (B, C, Λ, H, W), kernel of `group_kernel`, filters (Q, s, s) → features (B, Ĉ, Λ, H', W')."""
+    """Features (B, C, Λ, H, W), kernel from `group_kernel`, filters (Q, s, s) → features (B, Ĉ, Λ, H', W')."""
     geometry = _geometry(filters, moves)
     result = _room(features, kernel, geometry)
     call = compiled.prepare(features, kernel, filters, frequencies, geometry, backward=False)
@@ -158,7 +158,7 @@ def spectral_rectified(
     scale: Tensor,
     shift: Tensor,
 ) -> Tensor:
-    """max(0, scale · y + shift) for y of `spectral_group`, where the kernel can in the same pass over memory."""
+    """max(0, scale · y + shift) for y of `spectral_group`; with the compiled kernel, in the same pass over memory."""
     geometry = _geometry(filters, moves)
     call = compiled.prepare(features, kernel, filters, frequencies, geometry, backward=False)
     if call is None:

@@ -1,7 +1,7 @@
 """The outer steps of the spectral group convolution: from pixels to windows of their spectrum, and back to pixels.
 
-`windows` transforms the features of a chunk over orientations and cuts them into the windows that its tiles see;
-`synthesize` transforms what was mixed back and puts the tiles in their places. Each has its adjoint.
+`windows` transforms the features of a chunk over orientations and cuts them into the input windows of its tiles;
+`synthesize` transforms the mixed responses back and puts the tiles in place. Each has an adjoint.
 """
 
 from functools import lru_cache
@@ -17,13 +17,13 @@ from sfcnn.ops.spectral.toeplitz import Tiling
 
 @lru_cache(maxsize=64)
 def _matrices(orientations: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """F and G in the precision and place of the features."""
+    """F and G with the dtype and device of the features."""
     to = {"dtype": dtype, "device": device}
     return spectrum_matrix(orientations).to(**to), synthesis_matrix(orientations).to(**to)  # type: ignore[call-overload]
 
 
 class TiledMaps:
-    """The features of one call, and its outputs, chunk by chunk."""
+    """The features and outputs of one call, chunk by chunk."""
 
     def __init__(self, features: Tensor, out_channels: int, tiling: Tiling, buffers: Buffers) -> None:
         self.channels, self.orientations = features.shape[1:3]
@@ -35,7 +35,7 @@ class TiledMaps:
         self._zeros: tuple[torch.Size, tuple[slice, slice]] | None = None
 
     def _staging(self, chunk: Chunk, name: str) -> tuple[Tensor, tuple[slice, slice], tuple[slice, slice]]:
-        """Room for the chunk's inputs with their zeros, (Λ, C, rows, columns, images), and which pixels go where."""
+        """A buffer for the chunk's zero-padded inputs (Λ, C, rows, columns, images), and source and target slices."""
         r, c = self.tiling.rows, self.tiling.columns
         rows, columns = (chunk.height + r.reach - 1) * r.step, (c.tiles + c.reach - 1) * c.step
         top = chunk.tile_rows.start * r.step - r.lead
@@ -55,7 +55,7 @@ class TiledMaps:
     def windows(self, features: Tensor, chunk: Chunk) -> Tensor:
         """The windows of the chunk's spectrum: (Λ·C, window, tiles · images)."""
         staging, source, target = self._staging(chunk, "staging")
-        if self._zeros != (staging.shape, target):  # the pixels of every chunk overwrite those of the one before
+        if self._zeros != (staging.shape, target):  # each chunk overwrites the pixels of the previous one
             staging.zero_()
             self._zeros = staging.shape, target
         pixels = features[chunk.images, :, :, source[0], source[1]].permute(2, 1, 3, 4, 0)
@@ -103,13 +103,13 @@ class TiledMaps:
         self._collect(outputs, result[chunk.images, :, :, self._output_rows(chunk)])
 
     def synthesize_adjoint(self, gradient: Tensor, mixed: Tensor, chunk: Chunk) -> None:
-        """The gradient (B, Ĉ, Λ, H', W') of the result → that of Y, which it overwrites."""
+        """The gradient (B, Ĉ, Λ, H', W') of the result → that of Y, written to `mixed`."""
         outputs = self._outputs(chunk)
         self._distribute(gradient[chunk.images, :, :, self._output_rows(chunk)], outputs)
         torch.mm(self.synthesis.T, outputs.view(self.orientations, -1), out=mixed.view(2 * self.half, -1))
 
     def _outputs(self, chunk: Chunk) -> Tensor:
-        """Room for the chunk's outputs: (Λ, Ĉ, tile row, tile column, rows of tiles, columns of tiles, images)."""
+        """A buffer for the chunk's outputs: (Λ, Ĉ, tile row, tile column, rows of tiles, columns of tiles, images)."""
         r, c = self.tiling.rows, self.tiling.columns
         shape = r.tile, c.tile, chunk.height, c.tiles, chunk.count
         return self.buffers.get("outputs", self.orientations, self.out_channels, *shape)
@@ -120,7 +120,7 @@ class TiledMaps:
         return slice(chunk.tile_rows.start * tile, min(chunk.tile_rows.stop * tile, outputs))
 
     def _collect(self, outputs: Tensor, target: Tensor) -> None:
-        """Put the outputs of all tiles in their places (images, Ĉ, Λ, rows, columns), without those beyond the map."""
+        """Copy the outputs of all tiles to their places (images, Ĉ, Λ, rows, columns), cropped to the map."""
         pixels = outputs.permute(6, 1, 0, 4, 2, 5, 3)
         whole = self._by_tiles(target)
         if whole is not None:
@@ -129,7 +129,7 @@ class TiledMaps:
             target.copy_(pixels.flatten(5, 6).flatten(3, 4)[..., : target.shape[-2], : target.shape[-1]])
 
     def _distribute(self, source: Tensor, outputs: Tensor) -> None:
-        """The adjoint of `_collect`: zero beyond the map."""
+        """The adjoint of `_collect`: zero outside the map."""
         pixels = outputs.permute(6, 1, 0, 4, 2, 5, 3)
         whole = self._by_tiles(source)
         if whole is None:

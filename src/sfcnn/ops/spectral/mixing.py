@@ -1,7 +1,7 @@
-"""The inner steps of the spectral group convolution: responses to the atoms, and one product for each frequency.
+"""The inner steps of the spectral group convolution: responses to the atoms, and one product per frequency.
 
-`responses` → `mix`; the backward pass runs through their adjoints in reverse order after it has computed the responses
-anew. The equations are those of `spectrum`.
+`responses` → `mix`; the backward pass recomputes the responses and applies the adjoints in reverse order. For the
+equations, see `spectrum`.
 """
 
 from itertools import product
@@ -45,15 +45,15 @@ class Mixing:
         self.buffers = buffers
         self.toeplitz = [self._toeplitz(filters, harmonic) for harmonic in self.harmonics]
         self.columns = self._columns()
-        self._cleared = -1  #: places of the chunk for which Im Y was last set to 0
+        self._cleared = -1  #: places of the chunk for which Im Y was last zeroed
 
     def _toeplitz(self, filters: Tensor, harmonic: Harmonic) -> Tensor:
-        """T of one harmonic: (parts · rings · pixels, window). The atoms hold −Im ψ, the responses want Im ψ."""
+        """T of one harmonic: (parts · rings · pixels, window). The atoms store −Im ψ, the responses need Im ψ."""
         parts = [filters[list(harmonic.real)], -filters[list(harmonic.imaginary)]]
         return self.tiling.toeplitz(torch.cat(parts)).flatten(0, 1)
 
     def _columns(self) -> list[tuple[slice, slice]]:
-        """Where the two column parts of each harmonic lie in the kernel."""
+        """The positions of the two column parts of each harmonic in the kernel."""
         columns, start = [], 0
         for harmonic in self.harmonics:
             width = self.channels * harmonic.size
@@ -79,7 +79,7 @@ class Mixing:
         return result
 
     def responses_adjoint(self, slabs: list[Tensor], places: int) -> Tensor:
-        """The adjoint of `responses`, which it overwrites: the gradient of the windows."""
+        """The adjoint of `responses`: the gradient of the windows. Overwrites the slabs."""
         maps = self.orientations * self.channels
         windows = self.buffers.get("windows", maps, self.tiling.window, places)
         for index, (harmonic, toeplitz) in enumerate(zip(self.harmonics, self.toeplitz, strict=True)):
@@ -106,7 +106,7 @@ class Mixing:
         return slabs[run.harmonic][run.first_slab : run.first_slab + run.length].view(run.length, -1, length)
 
     def _coefficients(self, run: Run) -> Tensor:
-        """The part of the kernel that a run uses: (length, 2Ĉ, C · parts · rings); only Re Y counts where m = −m."""
+        """The part of the kernel that a run uses: (length, 2Ĉ, C · parts · rings); only Re Y where m = −m."""
         rows = slice(None if run.mirrored else self.out_channels)
         return self.kernel[run.first : run.first + run.length, rows, self.columns[run.harmonic][run.columns]]
 
@@ -117,7 +117,7 @@ class Mixing:
     def mix(self, slabs: list[Tensor], places: int) -> Tensor:
         """Y(m) = Σ kernel · responses: (half, 2Ĉ, pixels · tiles · images). Im Y is 0 where m = −m."""
         mixed = self.mixed(places)
-        if self._cleared != places:  # in chunks of another shape, the memory of Im Y held numbers of other images
+        if self._cleared != places:  # for chunks of another shape, the memory of Im Y held other values
             mixed[0, self.out_channels :] = 0
             if self.orientations % 2 == 0:
                 mixed[-1, self.out_channels :] = 0
@@ -130,11 +130,11 @@ class Mixing:
         return mixed
 
     def mixed(self, places: int) -> Tensor:
-        """Room for Y: (half, 2Ĉ, pixels · tiles · images)."""
+        """A buffer for Y: (half, 2Ĉ, pixels · tiles · images)."""
         return self.buffers.get("mixed", self.half, 2 * self.out_channels, self.tiling.pixels * places)
 
     def mix_adjoint(self, mixed: Tensor, slabs: list[Tensor], totals: list[Tensor] | None, places: int) -> None:
-        """The adjoint of `mix`: add to the kernel's gradient by run, and put that of the responses in their place."""
+        """The adjoint of `mix`: add to the runs' kernel gradients, and overwrite the responses with their gradient."""
         matrices = [self._rows(slabs, run, places) for run in self.runs]
         for run, rows, total in zip(self.runs, matrices, totals or (), strict=False):
             total.baddbmm_(self._spectrum_rows(mixed, run), rows.mT)
@@ -144,7 +144,7 @@ class Mixing:
             reached = [(run.harmonic, run.first_slab + index) for index in range(run.length)]
             if used.isdisjoint(reached):
                 torch.bmm(adjoint, gradient, out=rows)
-            else:  # frequencies beyond Λ/2 come back to slabs that others have reached
+            else:  # frequencies beyond Λ/2 wrap around to slabs that are already in use
                 for index, slab in enumerate(reached):
                     rows[index].addmm_(adjoint[index], gradient[index], beta=1 if slab in used else 0)
             used.update(reached)
@@ -153,11 +153,11 @@ class Mixing:
                 slabs[harmonic][position].zero_()
 
     def kernel_totals(self) -> list[Tensor]:
-        """Zeros to add the gradients of the runs' coefficients to."""
+        """Zero-initialised sums of the gradients of the runs' coefficients."""
         return [torch.zeros_like(self._coefficients(run), memory_format=torch.contiguous_format) for run in self.runs]
 
     def kernel_gradient(self, totals: list[Tensor]) -> Tensor:
-        """The totals of all runs, put together: (half, Ĉ, 2·C·Q)."""
+        """The totals of all runs, combined: (half, Ĉ, 2·C·Q)."""
         gradient = torch.zeros_like(self.kernel)
         rows = [slice(None if run.mirrored else self.out_channels) for run in self.runs]
         for run, some, total in zip(self.runs, rows, totals, strict=True):

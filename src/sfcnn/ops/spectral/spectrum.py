@@ -45,13 +45,13 @@ class Harmonic:
         return self.parts * len(self.real)
 
     def positions(self) -> Tensor:
-        """Where the parts of each atom are among the real atoms: int64 (rings, parts)."""
+        """Positions of the parts of each atom among the real atoms: int64 (rings, parts)."""
         return torch.tensor([self.real, self.imaginary] if self.frequency else [self.real], device="cpu").T
 
 
 @lru_cache(maxsize=64)
 def group_harmonics(frequencies: tuple[int, ...]) -> tuple[Harmonic, ...]:
-    """Sort real atoms by frequency; `frequencies` is that of `Basis`, where the two parts of an atom are neighbours."""
+    """Group real atoms by frequency; in `frequencies`, from `Basis`, the two parts of an atom are adjacent."""
     positions: dict[int, list[int]] = {}
     for position, k in enumerate(frequencies):
         positions.setdefault(k, []).append(position)
@@ -92,7 +92,7 @@ def _slab(n: int, orientations: int) -> tuple[int, bool]:
 
 @lru_cache(maxsize=64)
 def mixing_runs(orientations: int, harmonics: tuple[Harmonic, ...]) -> tuple[Run, ...]:
-    """All products U(m) ← A(m + k) and conj U(−m) ← A(k − m), neighbours joined to runs."""
+    """All products U(m) ← A(m + k) and conj U(−m) ← A(k − m), with neighbours merged into runs."""
     links: list[Run] = []
     for index, harmonic in enumerate(harmonics):
         k = harmonic.frequency
@@ -100,7 +100,7 @@ def mixing_runs(orientations: int, harmonics: tuple[Harmonic, ...]) -> tuple[Run
             for m in range(half_spectrum(orientations)):
                 if columns == 1 and not _mirrored(m, orientations):
                     continue
-                if k == 0:  # both parts of A(m), each a slab of its own
+                if k == 0:  # both parts of A(m), each with its own slab
                     slab = m if columns == 0 else _slab(-m, orientations)[0]
                 else:
                     slab = _slab(m + k if columns == 0 else k - m, orientations)[0]
@@ -137,7 +137,7 @@ def synthesis_matrix(orientations: int) -> Tensor:
 
 
 def _phases(orientations: int) -> Tensor:
-    """nθ of all frequencies n = 0 … ⌊Λ/2⌋ and orientations θ: float64 (half, Λ), on the CPU as all tables are."""
+    """nθ of all frequencies n = 0 … ⌊Λ/2⌋ and orientations θ: float64 (half, Λ), on the CPU like all tables."""
     frequencies = torch.arange(half_spectrum(orientations), dtype=torch.float64, device="cpu")
     return frequencies[:, None] * torch.arange(orientations, device="cpu") * (2 * math.pi / orientations)
 
@@ -241,5 +241,5 @@ def complete(kernel: Tensor, harmonics: tuple[Harmonic, ...], orientations: int)
 def complete_adjoint(gradient: Tensor, harmonics: tuple[Harmonic, ...], orientations: int) -> Tensor:
     """The adjoint of the linear map `complete`: (half, 2Ĉ, 2·C·Q) → (half, Ĉ, 2·C·Q)."""
     real, imaginary = gradient.chunk(2, dim=1)
-    # Twice the map from Re Y to Im Y is −1, so that its adjoint, its inverse too, is the map with the other sign.
+    # The map from Re Y to Im Y squares to −1, so that its adjoint, which is also its inverse, is its negative.
     return real - complete(imaginary, harmonics, orientations).chunk(2, dim=1)[1]

@@ -1,12 +1,12 @@
 """Convolution with a fixed set of small filters as matrix products on tiles of a map.
 
-A tile is a rectangle of outputs, its window the rectangle of inputs that they see. All tiles of a map have the same
+A tile is a rectangle of outputs, its window the rectangle of inputs that they depend on. All tiles of a map share the
 Toeplitz matrix T from window to outputs, and the responses of a map to all filters are T · (windows side by side).
-A matrix product runs near the machine's peak and so does its adjoint, which `conv2d` with one input channel, and even
-more its adjoint, does not; the price is the zeros in T, few for tiles of a good size.
+A matrix product and its adjoint run near the machine's peak, unlike `conv2d` with one input channel and, even more so,
+its adjoint; the price is the zeros in T, few for tiles of a suitable size.
 
-Maps are kept phase by phase: pixels that lie alike in their tiles stand together, in the order of tiles, with images
-innermost. Windows are then a few blocks copied as they are, and a map that is a single tile is its own window.
+Maps are stored phase by phase: pixels at the same position in their tiles are contiguous, in the order of tiles, with
+images innermost. Windows are then a few contiguous blocks, and a map that is a single tile is its own window.
 """
 
 import math
@@ -35,7 +35,7 @@ _NARROW_COST = 4.0
 class AxisTiling:
     """Tiles along one axis of a map.
 
-    A single tile sees the map itself: what padding adds is zero and left out of the window.
+    The window of a single tile is the map itself: zero padding is left out of it.
     """
 
     size: int  #: of the map
@@ -48,24 +48,24 @@ class AxisTiling:
 
     @property
     def tiles(self) -> int:
-        """How many cover all outputs."""
+        """The number of tiles that cover all outputs."""
         return math.ceil(self.outputs / self.tile)
 
     @property
     def window(self) -> int:
-        """Inputs that the outputs of a tile see."""
+        """Inputs that the outputs of a tile depend on."""
         if self.tiles == 1:
             return self.size
         return (self.tile - 1) * self.stride + self.dilation * (self.kernel_size - 1) + 1
 
     @property
     def step(self) -> int:
-        """Inputs from one window to the next; in a single tile all of them."""
+        """Inputs from one window to the next; all of them for a single tile."""
         return self.size if self.tiles == 1 else self.tile * self.stride
 
     @property
     def reach(self) -> int:
-        """Steps that a window extends over."""
+        """Steps that a window spans."""
         return math.ceil(self.window / self.step)
 
     @property
@@ -112,7 +112,7 @@ class Tiling:
         return padded[:, index]
 
     def blocks(self, tile_rows: int) -> Iterator[tuple[Index, Index]]:
-        """Where the windows of some rows of tiles find their parts: pairs of index into windows and into phases.
+        """The blocks that make up the windows of some tile rows: pairs of an index into windows and one into phases.
 
         Windows are (…, window rows, window columns, tile rows, tile columns, images) and phases
         (…, row phase, column phase, rows of phases, columns of phases, images).
@@ -138,9 +138,9 @@ def _toeplitz_index(rows: AxisTiling, columns: AxisTiling) -> Tensor:
 
 @lru_cache(maxsize=256)
 def choose_tiling(height: int, width: int, geometry: Geometry, filters: int, out_channels: int, images: int) -> Tiling:
-    """The tiles that cost least: few zeros in T, few copies of windows, few outputs beyond the map.
+    """The tiles with the lowest cost: few zeros in T, few copies of windows, few outputs outside the map.
 
-    `images` is how many are worked on together; products with few columns, that is few tiles and images, are slow.
+    `images` is the number processed together; products with few columns, that is few tiles and images, are slow.
     """
 
     def axis(size: int, tile: int) -> AxisTiling:
@@ -148,9 +148,9 @@ def choose_tiling(height: int, width: int, geometry: Geometry, filters: int, out
         return AxisTiling(size, outputs, min(tile, outputs), g.stride, g.dilation, g.kernel_size, g.margin)
 
     def cost(tiling: Tiling) -> float:
-        """Multiply-adds per map, or work that takes as long."""
+        """Multiply-adds per map, or work of equal duration."""
         places = tiling.rows.tiles * tiling.columns.tiles
-        run = tiling.columns.tiles if tiling.columns.tiles > 1 else places  # numbers that lie side by side
+        run = tiling.columns.tiles if tiling.columns.tiles > 1 else places  # contiguous numbers
         copies = 0.0 if tiling.single else tiling.window * (_COPY_COST + _BREAK_COST / run)
         products = tiling.window * (1 + _NARROW_COST / (places * images))
         responses = filters * tiling.pixels * (products + _PASS_COST + 2 * out_channels)
