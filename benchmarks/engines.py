@@ -75,9 +75,10 @@ def draw_shape(rng: random.Random) -> dict[str, Any]:
         if shape["padding"] == "valid" and shape["size"] < shape["kernel_size"]:
             continue
         problem = to_problem(shape)
-        amounts = work(problem)
-        small = amounts["direct"][1] <= LARGEST_WORK and amounts["atomic"][2] <= LARGEST_RESPONSES
-        if small and amounts["direct"][3] <= LARGEST_FILTERS:
+        ins, outs = (channels * problem.orientations for channels in (problem.in_channels, problem.out_channels))
+        filters = ins * outs * shape["kernel_size"] ** 2
+        responses = problem.pixels * ins * problem.atoms
+        if problem.pixels * filters <= LARGEST_WORK and responses <= LARGEST_RESPONSES and filters <= LARGEST_FILTERS:
             return shape
 
 
@@ -143,6 +144,8 @@ def measure(out: Path, shapes: int, seed: int) -> None:
     rng = random.Random(seed)
     drawn = [draw_shape(rng) for _ in range(shapes)]
     done: list[dict[str, Any]] = json.loads(out.read_text())["records"] if out.exists() else []
+    if [record["shape"] for record in done] != drawn[: len(done)]:
+        raise SystemExit(f"{out} has other shapes: choose another --out")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     for index, shape in enumerate(drawn[len(done) :], start=len(done) + 1):
         done.append({"shape": shape, "seconds": measure_shape(shape)})

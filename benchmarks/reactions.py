@@ -6,7 +6,7 @@
   sample is taken, a digit is drawn, another class is chosen. Each repeat has another angle or digit. As on the page, a
   thread beside the main one calls them, and the main thread has asked the networks before.
 - `browser`: the slider is moved and a sample taken in Chromium, whose clock runs until the turned digit, the classes
-  and the curve are drawn. Left out, with a line that says so, where there is no chromedriver.
+  and the curve are drawn. Without chromedriver, only the functions are measured and nothing is written.
 
 `--quick` shows that it runs.
 """
@@ -137,13 +137,13 @@ def main() -> None:
     if shutil.which("chromedriver"):
         measured["browser"] = browser(repeats)
     else:
-        print("no chromedriver: the browser is left out")
+        print("no chromedriver: the browser is left out, and nothing is written")
     found = {section: {name: summary(times) for name, times in part.items()} for section, part in measured.items()}
     for section, touched in found.items():
         for name, values in touched.items():
             what = f"{section}, {name}"
             print(f"{what:<24}{values['median']:.3f} s ({values['least']:.3f} … {values['greatest']:.3f})")
-    if arguments.out and not arguments.quick:
+    if arguments.out and not arguments.quick and "browser" in found:
         write_json(arguments.out, {"seconds": found, "provenance": provenance()}, overwrite=True)
 
 

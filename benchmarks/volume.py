@@ -138,9 +138,10 @@ def told_by(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
 
 def memory(work: Path, slices: int, side: int, real: int) -> dict[str, Any]:
     """Memory and processor seconds after each slice, of both networks."""
-    source, tiny = work / "em.zarr", work / "tiny"
+    source, tiny = work / f"em-{slices}-{side}.zarr", work / "tiny"
     if not source.exists():
         draw(source, slices, side)
+    if not tiny.exists():
         tiny_run(tiny)
     found: dict[str, Any] = {"slices": slices, "side": side}
     for name, run, count in ((RUN, RUN, real), ("tiny", str(tiny), slices)):

@@ -111,6 +111,16 @@ def test_processes_have_the_threads_that_the_environment_names(monkeypatch: pyte
         assert dict(run(os.getenv, [("OMP_NUM_THREADS",)] * 2)) == {0: "3", 1: "3"}
 
 
+def test_workers_share_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    with spread(2) as run:
+        each = max(1, len(os.sched_getaffinity(0)) // 2)
+        assert dict(run(os.getenv, [("OMP_NUM_THREADS",), ("MALLOC_TRIM_THRESHOLD_",)])) == {0: str(each), 1: None}
+    assert not set(names) & set(os.environ)
+
+
 @pytest.mark.slow
 def test_a_call_that_kills_each_worker_is_given_up_and_the_others_are_made() -> None:
     with spread(2) as run:

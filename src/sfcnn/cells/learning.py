@@ -36,7 +36,7 @@ def learn_forest(
 ) -> LearnedForest:
     """Learn from slices (Z, H, W) or (H, W) with known cells which edges between superpixels are cell borders.
 
-    Use slices that the network was not trained on; on its training slices the probabilities are too good.
+    Use slices that the network was not trained on; on its training slices, the probabilities are unrealistically good.
 
     Args:
         probabilities: of membrane, in [0, 1]

@@ -27,7 +27,7 @@ def parser(prog: str) -> Parser:
         "run",
         type=Path,
         metavar="RUN",
-        help="directory that `sfcnn classify train` or `sfcnn segment train` made, or isbi2012, which comes with sfcnn",
+        help="directory created by `classify train` or `segment train`, or a pretrained network such as isbi2012",
     )
     parser.add_argument("--format", choices=SUFFIXES, required=True, help="format of the file")
     parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: RUN/model.pt2 or .onnx)")

@@ -114,7 +114,8 @@ class MaxBlurPool(nn.Module):
             )
         if is_covered(maps):
             return blurred_maximum(maps)
-        return max_blur_pool(maps.flatten(1, -3), self.taps).unflatten(1, maps.shape[1:-2])
+        pooled = max_blur_pool(maps.flatten(1, -3), self.taps).to(maps.dtype)  # autocast computes in lower precision
+        return pooled.unflatten(1, maps.shape[1:-2])
 
 
 class BackgroundNorm(nn.Module):

@@ -56,7 +56,8 @@ def segment_volume(
 ) -> VolumeReport:
     """Segment an OME-Zarr volume or a TIFF stack into an OME-Zarr volume, with one slice in memory at a time.
 
-    The output is bit-identical to what `sfcnn.cells.segment` returns for the whole volume. If `out` exists from an
+    With the same number of threads, the output is bit-identical to what `sfcnn.cells.segment` returns for the whole
+    volume. If `out` exists from an
     earlier call with the same volume, network and options, only missing or damaged parts are computed. Slices that
     cannot be read are skipped and reported; the others are still segmented.
 

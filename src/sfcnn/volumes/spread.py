@@ -47,7 +47,7 @@ def spread(workers: int | None = None, scheduler: str | None = None) -> Iterator
 
     if scheduler in (None, *HERE):
         count, threads = workers or 1, scheduler == "threads"
-        with dask.config.set(_settings(count)):
+        with _kept_environment(), dask.config.set(_settings(count)):
             cluster = LocalCluster(
                 n_workers=1 if threads else count,
                 threads_per_worker=count if threads else 1,
@@ -71,19 +71,35 @@ def spread(workers: int | None = None, scheduler: str | None = None) -> Iterator
         yield _by(client)
 
 
-def _settings(count: int) -> dict[str, Any]:
-    """Dask's settings for so many workers on this machine: the processors are shared, and nothing is profiled.
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
-    By default, Dask's workers hand all freed memory back to the system at once, and spend much of their time getting it
-    again: the large arrays of a network come and go with every layer.
+
+def _settings(count: int) -> dict[str, Any]:
+    """Dask's settings for so many workers on this machine: they share its processors, and nothing is profiled.
+
+    By default, Dask's workers return all freed memory to the system at once and spend much of their time getting it
+    back: the large arrays of a network come and go with every layer.
     """
-    each = max(1, len(os.sched_getaffinity(0)) // count) if hasattr(os, "sched_getaffinity") else 1
-    threads = os.environ.get("OMP_NUM_THREADS") or str(each)
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, processors // count))
     return {
-        "distributed.nanny.pre-spawn-environ": dict.fromkeys(names, threads),
+        "distributed.nanny.pre-spawn-environ": dict.fromkeys(_THREADS, threads),
         "distributed.worker.profile.enabled": False,
     }
+
+
+@contextmanager
+def _kept_environment() -> Iterator[None]:
+    """Restore the variables that Dask sets in this process for its workers and leaves there."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _alone(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Generator[tuple[int, Any]]:

@@ -24,8 +24,8 @@ def parser(prog: str) -> Parser:
         "V_info, slice by slice and over the stack. 1 is best.\n\n"
         "Both files are TIFF stacks of the same size. TRUTH is a mask of two values, white inside cells and\n"
         "black on membranes. PREDICTION holds probabilities (8 or 16 bits from black to white, or floats\n"
-        "from 0 to 1), a mask, or labels. Unless said otherwise, probabilities are those of membrane, and\n"
-        "masks are white inside cells. Probabilities are tried at the thresholds 0, 0.1, …, 1, and the borders\n"
+        "from 0 to 1), a mask, or labels. By default, probabilities are those of membrane, and\n"
+        "masks are white inside cells. Probabilities are scored at the thresholds 0, 0.1, …, 1, and the borders\n"
         "of masks and probabilities are thinned; labels are taken as they are.",
         examples=(
             f"{prog} membranes.tif truth.tif",

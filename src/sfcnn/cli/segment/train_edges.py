@@ -21,12 +21,11 @@ def parser(prog: str) -> Parser:
     """Options of `sfcnn segment train-edges`."""
     edges = Parser(
         prog,
-        description="Grow a random forest that decides, for two superpixels that touch, whether there is a border of\n"
-        "cells between them. `sfcnn segment cells --forest` uses it in place of the mean probability, with\n"
-        "superpixels made as here.\n\n"
+        description="Train a random forest that predicts whether there is a cell border between two touching\n"
+        "superpixels. `sfcnn segment cells --forest` uses it instead of the mean probability.\n\n"
         "PROBABILITIES is a TIFF stack, 8 or 16 bits from black to white, or floats from 0 to 1. TRUTH has its\n"
-        "size, and is a mask of two values, white inside cells and black on membranes. Learn from slices that\n"
-        "the network was not trained on: on the others its probabilities are too good.",
+        "size, and is a mask of two values, white inside cells and black on membranes. Use slices that the\n"
+        "network was not trained on; on its training slices, its probabilities are unrealistically good.",
         examples=(
             f"{prog} membranes.tif truth.tif --out edges.safetensors",
             f"{prog} membranes.tif truth.tif --image raw.tif --out edges.safetensors --trees 200",

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sfcnn.ops.passes.coverage import library, machine
-from sfcnn.ops.spectral.kernel import Halving, check
+from sfcnn.ops.passes.coverage import halving, library
+from sfcnn.ops.spectral.kernel import check
 
 
 def blurred_maximum(features: Tensor) -> Tensor:
     """Features (…, H, W) that `is_covered` accepts, at least 2×2 pixels: (…, H // 2, W // 2).
 
-    The first of equal numbers gets the gradient.
+    Of equal numbers, the first in column order gets the gradient.
 
     >>> blurred_maximum(torch.tensor([[0.0, 0.0, 0.0, 8.0], [0.0, 0.0, 0.0, 0.0]]))
     tensor([[0., 6.]])
@@ -25,11 +25,6 @@ def blurred_maximum(features: Tensor) -> Tensor:
     wanted = torch.is_grad_enabled() and features.requires_grad
     result: Tensor = torch.ops.sfcnn.blur(features, wanted)[0]
     return result
-
-
-def _problem(features: Tensor) -> Halving:
-    height, width = features.shape[-2:]
-    return Halving(*machine(features).values(), height, width, features.numel() // (height * width))
 
 
 def _empty(features: Tensor, wanted: bool) -> tuple[Tensor, Tensor]:
@@ -43,7 +38,7 @@ def _empty(features: Tensor, wanted: bool) -> tuple[Tensor, Tensor]:
 def _blur(features: Tensor, wanted: bool) -> tuple[Tensor, Tensor]:
     result, corners = _empty(features, wanted)
     kept = corners.data_ptr() if wanted else None
-    check(library().blur_forward(_problem(features), features.data_ptr(), result.data_ptr(), kept))
+    check(library().blur_forward(halving(features), features.data_ptr(), result.data_ptr(), kept))
     return result, corners
 
 
@@ -58,7 +53,7 @@ def _blur_backward(gradient: Tensor, corners: Tensor) -> Tensor:
     gradient = gradient.contiguous()
     *maps, height, width = corners.shape
     found = gradient.new_empty(*maps, height + 1, width + 1)
-    check(library().blur_backward(_problem(found), *(tensor.data_ptr() for tensor in (gradient, corners, found))))
+    check(library().blur_backward(halving(found), *(tensor.data_ptr() for tensor in (gradient, corners, found))))
     return found
 
 

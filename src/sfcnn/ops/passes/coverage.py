@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from sfcnn.ops.spectral.compiled import instruction_set
-from sfcnn.ops.spectral.kernel import INSTRUCTION_SETS, Library, load
+from sfcnn.ops.spectral.kernel import INSTRUCTION_SETS, Halving, Library, load
 
 
 def is_covered(features: Tensor) -> bool:
@@ -38,3 +38,9 @@ def machine(features: Tensor) -> dict[str, int]:
         "instruction_set": -1 if name is None else INSTRUCTION_SETS.index(name),
         "threads": torch.get_num_threads(),
     }
+
+
+def halving(features: Tensor) -> Halving:
+    """The problem of halving maps (…, H, W)."""
+    height, width = features.shape[-2:]
+    return Halving(*machine(features).values(), height, width, features.numel() // (height * width))

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sfcnn.ops.passes.coverage import library, machine
-from sfcnn.ops.spectral.kernel import Halving, check
+from sfcnn.ops.passes.coverage import halving, library
+from sfcnn.ops.spectral.kernel import check
 
 
 def halve(features: Tensor) -> Tensor:
@@ -27,11 +27,6 @@ def halve(features: Tensor) -> Tensor:
     return result
 
 
-def _problem(features: Tensor) -> Halving:
-    height, width = features.shape[-2:]
-    return Halving(*machine(features).values(), height, width, features.numel() // (height * width))
-
-
 def _halved(features: Tensor) -> list[int]:
     *maps, height, width = features.shape
     return [*maps, height // 2, width // 2]
@@ -43,7 +38,7 @@ def _halve(features: Tensor) -> tuple[Tensor, Tensor]:
     result = features.new_empty(_halved(features))
     corners = torch.empty_like(result, dtype=torch.uint8)
     addresses = (tensor.data_ptr() for tensor in (features, result, corners))
-    check(library().halve_forward(_problem(features), *addresses))
+    check(library().halve_forward(halving(features), *addresses))
     return result, corners
 
 
@@ -59,7 +54,7 @@ def _halve_backward(gradient: Tensor, corners: Tensor, height: int, width: int) 
     gradient = gradient.contiguous()
     found = gradient.new_empty(*gradient.shape[:-2], height, width)
     addresses = (tensor.data_ptr() for tensor in (gradient, corners, found))
-    check(library().halve_backward(_problem(found), *addresses))
+    check(library().halve_backward(halving(found), *addresses))
     return found
 
 
