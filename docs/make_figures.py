@@ -244,7 +244,7 @@ def borders_figure(path: Path = BORDERS) -> "Figure":
     borders_panel(right, results, "errors_without_6_9", "without 6 and 9")
     left.set_ylabel("test error (%)")
     handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, fontsize=8, loc="outside upper center", ncols=3)
+    figure.legend(handles, labels, fontsize=8, loc="outside upper center", ncols=2)
     return figure
 
 

@@ -56,7 +56,7 @@ def test_fetch_fails_in_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPa
 
 
 def test_wrong_words_are_one_line(fails: Fails) -> None:
-    assert "Choose one of fetch, show" in fails("data")
+    assert "choose one of fetch, show" in fails("data")
     assert "invalid choice: 'cifar' (choose from" in fails("data", "fetch", "cifar")
     assert "dataset" in fails("data", "fetch")
 

@@ -201,7 +201,7 @@ def test_other_settings_in_the_same_directory_are_refused(fails: Fails) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "Choose one of orientations, generalization, benchmark, symmetry, isbi"),
+        ([], "choose one of orientations, generalization, benchmark, symmetry, isbi"),
         (["weather"], "unknown command 'weather'"),
         (["benchmark", "--only", "he-s9"], "no run 'he-s9', choose one of ['he-s0', "),
         (["benchmark", "--only", "he-s9", "--list"], "no run 'he-s9', choose one of ['he-s0', "),

@@ -109,9 +109,9 @@ def _command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     rest = words[1:] if group else words
     if rest and rest[0].startswith("-"):
         listing.parse_args(rest[:1])  # help and version print and exit, anything else is an error
-    typed = f"unknown command {rest[0]!r}" if rest else "which command?"
+    typed = f"unknown command {rest[0]!r}:" if rest else "a command is missing:"
     names = [name.removeprefix(f"{group} ") for name in COMMANDS if name.startswith(f"{group} ")] if group else COMMANDS
-    return listing.error(f"{typed} Choose one of {', '.join(names)}")
+    return listing.error(f"{typed} choose one of {', '.join(names)}")
 
 
 def _missing_package(error: ImportError) -> tuple[str, str] | None:
