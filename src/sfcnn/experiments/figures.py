@@ -19,7 +19,7 @@ def error_curves(angles: Sequence[float], series: Mapping[str, Sequence[float]],
         axes.plot([*angles, 360], [*errors, errors[0]], marker=marker, markersize=4, label=name)
     axes.set(xlabel="rotation of the test digits (degrees)", ylabel="test error (%)", title=title, xlim=(0, 360))
     axes.set_xticks(range(0, 361, 45))
-    axes.set_ylim(0, 1.1 * max(max(errors) for errors in points.values()) or 1)
+    axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()
     return figure
@@ -54,7 +54,7 @@ def error_against_orientations(series: Mapping[str, Mapping[int, tuple[float, fl
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
     axes.set(xlabel="orientations Λ", ylabel="test error (%)", title=title)
-    axes.set_ylim(0, 1.1 * max(max(errors) for errors in points.values()) or 1)
+    axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()
     return figure
