@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sfcnn.ops.passes import blurred_maximum, is_covered
+from sfcnn.ops.passes import TAPS, blurred_maximum, is_covered
 
 
 def disk(maps: Tensor, radius: float = 1.0, edge: float = 1.0) -> Tensor:
@@ -103,8 +103,7 @@ class MaxBlurPool(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        taps = torch.tensor([[2.0, 4.0, 2.0, 0.0], [1.0, 3.0, 3.0, 1.0]]) / 8
-        self.register_buffer("taps", taps, persistent=False)
+        self.register_buffer("taps", torch.tensor(TAPS, dtype=torch.float32) / 8, persistent=False)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Features (B, C, Λ, H, W) or maps (B, C, H, W) → half the height and width."""

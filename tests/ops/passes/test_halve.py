@@ -1,5 +1,7 @@
 """The maximum over 2×2 pixels by the compiled kernel: that of PyTorch, with one byte kept for each."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,11 +14,6 @@ LIBRARY = load()
 SETS = LIBRARY.instruction_sets() if LIBRARY else ()
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="the kernel is not there")
 REFERENCE = nn.MaxPool3d((1, 2, 2))
-
-
-@pytest.fixture(autouse=True)
-def _kernel_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SFCNN_KERNEL", "1")
 
 
 def solve(layer: nn.Module, features: Tensor, gradient: Tensor) -> list[Tensor]:
@@ -45,12 +42,10 @@ def test_it_is_that_of_pytorch_to_the_bit(
 
 def test_threads_share_the_maps() -> None:
     features, gradient = torch.randn(3, 5, 7, 61, 43), torch.randn(3, 5, 7, 30, 21)
-    before = torch.get_num_threads()
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         found, expected = (solve(net, features, gradient) for net in (SpatialMaxPool(), REFERENCE))
         assert all(map(torch.equal, found, expected))
-    torch.set_num_threads(before)
 
 
 def test_derivatives_are_those_of_differences() -> None:
@@ -59,23 +54,11 @@ def test_derivatives_are_those_of_differences() -> None:
     assert torch.autograd.gradgradcheck(halve, features)
 
 
-def test_a_byte_is_kept_for_each_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kept(layer: nn.Module) -> int:
-        sizes: list[int] = []
-
-        def keep(tensor: Tensor) -> Tensor:
-            sizes.append(tensor.nbytes)
-            return tensor
-
-        features = torch.randn(2, 3, 4, 6, 8, requires_grad=True).clone()
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            layer(features)
-        return sum(sizes)
-
-    maxima = 2 * 3 * 4 * 3 * 4
-    assert kept(SpatialMaxPool()) == maxima
+def test_a_byte_is_kept_for_each_maximum(kept_bytes: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, maxima = (2, 3, 4, 6, 8), 2 * 3 * 4 * 3 * 4
+    assert kept_bytes(SpatialMaxPool(), shape) == maxima
     monkeypatch.setenv("SFCNN_KERNEL", "0")
-    assert kept(SpatialMaxPool()) == kept(REFERENCE) == maxima * (8 + 4 * 4)
+    assert kept_bytes(SpatialMaxPool(), shape) == kept_bytes(REFERENCE, shape) == maxima * (8 + 4 * 4)
 
 
 def test_wrong_shapes_are_refused() -> None:

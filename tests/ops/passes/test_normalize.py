@@ -1,7 +1,6 @@
 """Batch norm and ReLU by the compiled passes: what nn.BatchNorm3d and nn.ReLU compute, forwards and backwards."""
 
 import copy
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -21,14 +20,6 @@ pytestmark = pytest.mark.skipif(LIBRARY is None, reason="the kernel is not there
 
 #: Features (B, C, Λ, H, W): blocks of 2048 numbers that are full and that are not, rests of every vector, one pixel.
 SHAPES = [(2, 3, 4, 5, 7), (1, 2, 3, 29, 31), (5, 1, 1, 1, 3), (3, 4, 1, 1, 1), (2, 1, 16, 16, 16), (1, 1, 1, 1, 2)]
-
-
-@pytest.fixture(autouse=True)
-def _kernel_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("SFCNN_KERNEL", "1")
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def batch_norm(channels: int, dtype: torch.dtype) -> nn.BatchNorm3d:

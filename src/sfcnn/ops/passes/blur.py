@@ -13,6 +13,9 @@ from torch import Tensor
 from sfcnn.ops.passes.coverage import halving, library
 from sfcnn.ops.spectral.kernel import check
 
+#: The blur along even and along odd sides, in eighths.
+TAPS = ((2, 4, 2, 0), (1, 3, 3, 1))
+
 
 def blurred_maximum(features: Tensor) -> Tensor:
     """Features (…, H, W) that `is_covered` accepts, at least 2×2 pixels: (…, H // 2, W // 2).
@@ -90,10 +93,9 @@ def _gradient(gradient: Tensor, corners: Tensor) -> Tensor:
 
 def _blur_matrix(side: int) -> Tensor:
     """The blur along an axis of `side` pixels, (side // 2, side − 1)."""
-    taps = (1, 3, 3, 1) if side % 2 else (2, 4, 2, 0)
     matrix = torch.zeros(side // 2, side - 1, dtype=torch.float64)
     for row in range(side // 2):
-        for tap, weight in enumerate(taps):
+        for tap, weight in enumerate(TAPS[side % 2]):
             matrix[row, min(max(2 * row - 1 + tap, 0), side - 2)] += weight / 8
     return matrix
 
