@@ -20,12 +20,15 @@ def test_slices_are_held_out_for_two_purposes() -> None:
     assert numbered.split(6) == ([2, 5], [0, 1], [3, 4])
     after = SlicesConfig(validation=2, test=2, test_from=1)  # the last ones of those that are left
     assert after.split(6) == ([2, 3], [4, 5], [0, 1])
+    few = SlicesConfig(train=2, validation=2, test=3)
+    assert few.split(10) == ([0, 1], validation, test)  # the others are held out as before
 
 
 @pytest.mark.parametrize(
     ("images", "message"),
     [
         (SlicesConfig(validation=3), "must leave slices to train on, got 3 and 0 out of 3"),
+        (SlicesConfig(train=3, validation=1), "images.train must be at most 2, the slices not held out, got 3"),
         (SlicesConfig(validation=1, validation_from=9), "images.validation cannot hold out 1 slices, 9 to 9, of 3"),
         (SlicesConfig(validation=1, test=4), "images.test cannot hold out 4 slices, the last ones, of 3"),
         (SlicesConfig(validation=1, validation_from=2, test=1, test_from=2), "images.validation cannot hold out"),

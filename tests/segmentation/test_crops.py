@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from sfcnn.segmentation.crops import CropConfig, bend, random_crops, standardize
+from sfcnn.segmentation.crops import CropConfig, deform, random_bends, random_crops, standardize
 
 STILL = CropConfig(size=8, margin=3, rotate=False, reflect=False, bend=0.0)
 
@@ -64,7 +64,9 @@ def test_a_seed_gives_the_same_crops() -> None:
 def test_bending_moves_pixels_as_far_as_asked() -> None:
     axis = torch.arange(160.0)
     position = torch.stack([axis.expand(160, 160), axis[:, None].expand(160, 160)])[None]
-    moved = (bend(position.repeat(8, 1, 1, 1), 3.0, 10.0, generator()) - position)[..., 40:-40, 40:-40]
+    bends = random_bends(3.0, 10.0, 8, 160, generator())
+    moved = (deform(position.repeat(8, 1, 1, 1), bends) - position)[..., 40:-40, 40:-40]
+    torch.testing.assert_close(moved, bends.movedim(-1, 1)[..., 40:-40, 40:-40], rtol=0, atol=1e-3)
     assert 2.4 < float(moved.std()) < 3.6
     steps = moved.diff(dim=-1).abs()
     assert float(steps.mean()) < 0.4  # neighbours move together
@@ -76,6 +78,7 @@ def test_bending_moves_pixels_as_far_as_asked() -> None:
         ({"size": 1}, "size must be at least 2, got 1"),
         ({"margin": 256}, r"margin must be in \[0, size\)"),
         ({"bend": -1.0}, "bend must be at least 0"),
+        ({"any_angle": True, "rotate": False}, "any_angle rotates crops"),
     ],
 )
 def test_wrong_settings_are_refused(change: dict[str, float], message: str) -> None:
@@ -130,3 +133,29 @@ def test_label_images_move_with_images_and_keep_their_numbers() -> None:
     without = random_crops(images.unbind(), masks.unbind(), 2, 6, config, generator())
     assert torch.equal(without[0], crops)  # the crops are those of a run without labels
     assert torch.equal(without[1], found)
+
+
+def test_crops_at_any_angle_are_rotated_parts_of_the_image() -> None:
+    axis = torch.arange(60.0)
+    position = torch.stack([axis.expand(60, 60), axis[:, None].expand(60, 60)])  # columns and rows as an image
+    config = CropConfig(size=16, margin=0, any_angle=True, bend=0.0)
+    assert config.window == 23
+    mask = torch.zeros(60, 60).long()
+    crops, _ = random_crops([position], [mask], 2, 200, config, generator())
+    across = crops[..., :, -1] - crops[..., :, 0]  # how far and in which direction 15 pixels of a row lead
+    torch.testing.assert_close(across.norm(dim=1), torch.full((200, 16), 15.0), rtol=0, atol=1e-3)
+    torch.testing.assert_close(across, across[..., :1].expand_as(across), rtol=0, atol=1e-3)
+    angles = torch.atan2(across[:, 1, 0], across[:, 0, 0])
+    assert torch.histc(angles, 8, -torch.pi, torch.pi).min() > 10  # all directions occur
+    down = crops[:, :, -1, 0] - crops[:, :, 0, 0]
+    areas = across[:, 0, 0] * down[:, 1] - across[:, 1, 0] * down[:, 0]
+    torch.testing.assert_close(areas.abs(), torch.full((200,), 225.0), rtol=0, atol=0.05)
+    assert 60 < (areas < 0).sum() < 140  # about half of them are mirrored
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_a_rotation_by_quarter_turns_is_exact(turns: int) -> None:
+    image = torch.rand(1, 2, 9, 9, dtype=torch.float64, generator=generator())
+    angle = torch.tensor([turns * torch.pi / 2], dtype=torch.float64)
+    found = deform(image, torch.zeros(1, 5, 5, 2, dtype=torch.float64), angle, discrete=1)
+    torch.testing.assert_close(found, image.rot90(turns, (-2, -1))[..., 2:-2, 2:-2])

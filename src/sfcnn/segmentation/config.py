@@ -85,6 +85,7 @@ class SlicesConfig:
             masks if empty
         channels: number of image channels, 1 for grey and 3 for RGB; 0 takes it from the files
         pixel_size: in micrometres; 0 takes it from the files
+        train: number of slices to train on, the first of those that are not held out; 0 for all
         validation: number of held-out slices that select the best epoch
         validation_from: number of the first of them, counted from 1; 0 takes the last ones
         test: number of slices that are neither trained on nor used to select the epoch
@@ -108,6 +109,7 @@ class SlicesConfig:
     standardize: bool = True
     seed: int = 0
     label_masks: bool = False
+    train: int = 0
 
     def __post_init__(self) -> None:
         """Check that everything the source needs is given."""
@@ -122,7 +124,7 @@ class SlicesConfig:
         if self.label_masks and self.invert_masks:
             raise ValueError("images.invert_masks is for two-valued masks; label images are 0 on membranes")
         check_at_least(self, 1, "validation")
-        check_at_least(self, 0, "validation_from", "test", "test_from", "pixel_size")
+        check_at_least(self, 0, "train", "validation_from", "test", "test_from", "pixel_size")
         if len(set(self.classes)) < len(self.classes):
             raise ValueError(f"class names must be distinct, got {list(self.classes)}")
         check_seed(self.seed)
@@ -142,7 +144,9 @@ class SlicesConfig:
                 f"images.validation and images.test must leave slices to train on, got {self.validation} and "
                 f"{self.test} out of {count}"
             )
-        return train, validation, test
+        if self.train > len(train):
+            raise ValueError(f"images.train must be at most {len(train)}, the slices not held out, got {self.train}")
+        return train[: self.train or None], validation, test
 
 
 def _held_out(name: str, count: int, first: int, left: list[int]) -> list[int]:

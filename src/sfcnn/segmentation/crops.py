@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from kornia.geometry.transform import elastic_transform2d
+from kornia.filters import gaussian_blur2d
 from torch import Tensor
 
 
@@ -18,6 +18,8 @@ class CropConfig:
         size: side of a crop, in pixels
         margin: pixels of reflection padding on each side of the image: 256 + 2 · 32 = 320
         rotate: rotate by random multiples of π/2
+        any_angle: rotate by any angle instead; useful for plain networks, whereas steerable ones already know most
+            rotations
         reflect: flip half of the crops
         bend: typical displacement of the elastic deformation, in pixels; 0 for none
         bend_scale: number of pixels over which the displacement varies
@@ -26,6 +28,7 @@ class CropConfig:
     size: int = 256
     margin: int = 32
     rotate: bool = True
+    any_angle: bool = False
     reflect: bool = True
     bend: float = 3.0
     bend_scale: float = 12.0
@@ -38,6 +41,13 @@ class CropConfig:
             raise ValueError(f"margin must be in [0, size), because it is reflected from the crop, got {self.margin}")
         if self.bend < 0 or self.bend_scale <= 0:
             raise ValueError(f"bend must be at least 0 and bend_scale above 0, got {self.bend} and {self.bend_scale}")
+        if self.any_angle and not self.rotate:
+            raise ValueError("any_angle rotates crops, so rotate must not be false")
+
+    @property
+    def window(self) -> int:
+        """Side of the part of an image that a crop is made from: a square that contains the crop at any angle."""
+        return math.ceil(math.sqrt(2) * self.size) if self.any_angle else self.size
 
 
 def standardize(image: Tensor) -> Tensor:
@@ -66,13 +76,13 @@ def random_crops(
     Masks hold the class numbers 0, …, `classes` − 1. If label images (H, W) are given, the second result holds masks
     and labels, (count, 2, S, S).
     """
-    size = config.size
+    side = config.window
     parts = []
     for _ in range(count):
         z = int(torch.randint(len(images), (), generator=generator))
-        row, column = (int(torch.randint(side - size + 1, (), generator=generator)) for side in masks[z].shape)
-        window = slice(row, row + size), slice(column, column + size)
-        shares = F.one_hot(masks[z][window], classes).movedim(-1, 0)  # (K, S, S)
+        row, column = (int(torch.randint(length - side + 1, (), generator=generator)) for length in masks[z].shape)
+        window = slice(row, row + side), slice(column, column + side)
+        shares = F.one_hot(masks[z][window], classes).movedim(-1, 0)  # (K, W, W)
         numbers = [] if labels is None else [labels[z][window][None]]  # float32, like the rest: exact up to 2²⁴
         part = torch.cat([images[z][:, *window], shares, *numbers])
         turns, mirror = torch.randint(4, (2,), generator=generator).tolist()
@@ -80,32 +90,51 @@ def random_crops(
         parts.append(part.flip(-1) if config.reflect and mirror % 2 else part)
     crops = torch.stack(parts)
     discrete = 0 if labels is None else 1
-    if config.bend:
-        crops = bend(crops, config.bend, config.bend_scale, generator, discrete=discrete)
+    if config.bend or config.any_angle:
+        angles = (torch.rand(count, generator=generator) - 0.5) * (math.pi / 2) if config.any_angle else None
+        bends = random_bends(config.bend, config.bend_scale, count, config.size, generator)
+        crops = deform(crops, bends, angles, discrete=discrete)
     pictures, shares, cells = crops.split([crops.shape[1] - classes - discrete, classes, discrete], dim=1)
     found = shares.argmax(1)
     targets = torch.cat([found[:, None], cells.long()], dim=1) if discrete else found
     return F.pad(pictures, (config.margin,) * 4, mode="reflect"), targets
 
 
-def bend(maps: Tensor, pixels: float, scale: float, generator: torch.Generator, *, discrete: int = 0) -> Tensor:
-    """Elastic deformation of maps (B, C, S, S), with displacements of about `pixels` that vary over `scale` pixels.
-
-    The last `discrete` channels are sampled at the nearest pixel, the others bilinearly.
-    """
-    size = maps.shape[-1]
-    noise = torch.rand(len(maps), 2, *maps.shape[-2:], generator=generator) * 2 - 1
+def random_bends(pixels: float, scale: float, count: int, size: int, generator: torch.Generator) -> Tensor:
+    """u: displacements (count, S, S, 2) of about `pixels`, to the right and down, that vary over `scale` pixels."""
+    noise = torch.rand(count, 2, size, size, generator=generator) * 2 - 1
     kernel = min(2 * math.ceil(3 * scale) + 1, 2 * (size // 2) - 1)
-    # Smoothing uniform noise (standard deviation 1/√3) with a Gaussian scales its deviation by 1/(2 √π σ); kornia
-    # measures displacements in half sides of the map.
+    smooth = gaussian_blur2d(noise, (kernel, kernel), (scale, scale), border_type="constant")
+    # Smoothing uniform noise (standard deviation 1/√3) with a Gaussian scales its deviation by 1/(2 √π σ).
     deviation = 1 / (math.sqrt(3) * 2 * math.sqrt(math.pi) * scale)
-    alpha = pixels * 2 / size / deviation
-    parts = {"bilinear": maps[:, : maps.shape[1] - discrete], "nearest": maps[:, maps.shape[1] - discrete :]}
-    bent = [
-        elastic_transform2d(
-            part, noise, (kernel, kernel), (scale, scale), (alpha, alpha), mode=mode, padding_mode="reflection"
-        )
-        for mode, part in parts.items()
+    return smooth.movedim(1, -1) * (pixels / deviation)
+
+
+def deform(maps: Tensor, bends: Tensor, angles: Tensor | None = None, *, discrete: int = 0) -> Tensor:
+    """Sample maps at ρ_{−φ} (x + u(x)), from their centre: (B, C, W, W), u (B, S, S, 2), φ (B,) → (B, C, S, S).
+
+    Rotation and deformation share one resampling, since each blurs. The last `discrete` channels are sampled at the
+    nearest pixel, the others bilinearly. Beyond the maps, they are reflected.
+
+    >>> image = torch.arange(9.0).view(1, 1, 3, 3)
+    >>> deform(image, torch.zeros(1, 3, 3, 2), torch.tensor([math.pi / 2])).round()
+    tensor([[[[2., 5., 8.],
+              [1., 4., 7.],
+              [0., 3., 6.]]]])
+    """
+    count, size, whole = len(maps), bends.shape[1], maps.shape[-1]
+    still = torch.eye(2, 3, dtype=maps.dtype, device=maps.device).expand(count, 2, 3)
+    points = F.affine_grid(still, [count, 1, size, size], align_corners=False) + bends * (2 / size)
+    if angles is not None:
+        cos, sin = angles.to(maps).cos(), angles.to(maps).sin()
+        # The grid's y axis points down, which reverses the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
+        turns = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
+        points = torch.einsum("bij, bxyj -> bxyi", turns, points)
+    points = points * (size / whole)
+    kinds = maps.split([maps.shape[1] - discrete, discrete], dim=1)
+    found = [
+        F.grid_sample(part, points, mode=mode, padding_mode="reflection", align_corners=False)
+        for part, mode in zip(kinds, ("bilinear", "nearest"), strict=True)
         if part.shape[1]
     ]
-    return torch.cat(bent, dim=1)
+    return torch.cat(found, dim=1)

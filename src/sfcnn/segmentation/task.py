@@ -65,7 +65,7 @@ class SegmentationTask:
         label_smoothing: float = 0.0,
         pairs: PairTask | None = None,
     ) -> None:
-        self.train, self.held_out = (_large_enough(part, crops.size) for part in (train, held_out))
+        self.train, self.held_out = _large_enough(train, crops.window), _large_enough(held_out, crops.size)
         self.train_images, self.validation_images = len(train[0]), len(held_out[0])
         self.classes, self.crops, self.loss = classes, crops, loss
         self.batch_size, self.steps, self.seed = batch_size, steps, seed
@@ -75,7 +75,7 @@ class SegmentationTask:
         self.pairs = pairs
         self.labels, self.held_out_labels = None, None
         if pairs:
-            self.labels = _labels_like(pairs.train, train[1], crops.size)
+            self.labels = _labels_like(pairs.train, train[1], crops.window)
             self.held_out_labels = _labels_like(pairs.held_out, held_out[1], crops.size)
 
     def batch(self, epoch: int, step: int, share: Share) -> tuple[Tensor, Tensor]:
