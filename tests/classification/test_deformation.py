@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from sfcnn.classification.augmentation import RESAMPLINGS, random_angles, rotate_each
-from sfcnn.classification.deformation import deform_each, random_bends, random_stretches
+from sfcnn.classification.deformation import centre_bends, deform_each, random_bends, random_stretches
+from sfcnn.classification.digits import load_digits
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -51,6 +52,30 @@ def test_a_bend_moves_pixels_by_its_field() -> None:
     bends = bends + torch.tensor([2.0, -3.0])  # read two pixels to the right and three up
     found = deform_each(image, angles, stretches, bends)
     torch.testing.assert_close(found[0, 0, 3:, :-2], image[0, 0, :-3, 2:], rtol=0, atol=1e-5)
+
+
+def test_centred_bends_leave_the_centre_of_mass_where_it_is() -> None:
+    digits = load_digits().images[:40].double() / 255
+    axis = torch.arange(28, dtype=torch.float64) - 13.5
+    angles = random_angles("continuous", 40, seeded())
+    stretches, bends = random_stretches(0.1, 40, seeded()), random_bends(0.8, 28, 40, seeded())
+
+    def centres(bends: torch.Tensor) -> torch.Tensor:
+        found = deform_each(digits, angles, stretches, bends)[:, 0]
+        moments = [(found * axis).sum((1, 2)), (found * axis[:, None]).sum((1, 2))]
+        return torch.stack(moments, -1) / found.sum((1, 2))[:, None]
+
+    still = centres(torch.zeros_like(bends))
+    moved = (centres(bends) - still).norm(dim=1).mean()
+    left = (centres(centre_bends(digits, angles, stretches, bends)) - still).norm(dim=1).mean()
+    assert float(moved) > 0.4
+    assert float(left) < 0.3 * float(moved)
+
+
+def test_bends_of_an_empty_image_stay_as_they_are() -> None:
+    angles, stretches, _ = still(2, 9)
+    bends = random_bends(1.0, 9, 2, seeded())
+    assert torch.equal(centre_bends(torch.zeros(2, 1, 9, 9), angles, stretches, bends), bends)
 
 
 def test_bends_are_smooth_and_as_large_as_asked() -> None:

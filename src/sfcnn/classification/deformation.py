@@ -7,6 +7,9 @@ original at the points
 
 in a single step, since every resampling blurs. No direction is preferred: S stretches along perpendicular axes at a
 random angle, and both components of u have the same distribution.
+
+Bends move an object's centre of mass, whose position may carry information: MNIST's digits are centred by it.
+`centre_bends` shifts each object back, so that bends change shapes but not positions.
 """
 
 import math
@@ -47,6 +50,31 @@ def random_bends(pixels: float, side: int, count: int, generator: torch.Generato
     return F.interpolate(noise, (side, side), mode="bicubic", align_corners=True).movedim(1, -1)
 
 
+def centre_bends(images: Tensor, angles: Tensor, stretches: Tensor, bends: Tensor) -> Tensor:
+    """u shifted such that centres of mass are where they would be without u: (B, H, H, 2).
+
+    If u moves the centre of mass of an image, on a ground of 0, by d, the image has to be shifted by −d. To first
+    order this is u + S ρ_{−φ} d.
+    """
+    without = _centres(deform_each(images, angles, stretches, torch.zeros_like(bends)))
+    moved = _centres(deform_each(images, angles, stretches, bends)) - without
+    return bends + (stretches @ _turns(angles, stretches) @ moved.to(stretches)[..., None])[:, None, None, :, 0]
+
+
+def _centres(images: Tensor) -> Tensor:
+    """Centres of mass, to the right and down of the middle, in pixels: (B, C, H, H) → (B, 2)."""
+    mass = images.abs().sum(1)
+    axis = torch.arange(mass.shape[-1], dtype=mass.dtype, device=mass.device) - (mass.shape[-1] - 1) / 2
+    moments = torch.stack([(mass * axis).sum((1, 2)), (mass * axis[:, None]).sum((1, 2))], dim=-1)
+    return moments / mass.sum((1, 2)).clamp_min(1e-6)[:, None]
+
+
+def _turns(angles: Tensor, like: Tensor) -> Tensor:
+    """ρ_{−φ} as matrices (B, 2, 2); the y axis points down, which reverses the sense of rotation."""
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2).to(like)
+
+
 def deform_each(images: Tensor, angles: Tensor, stretches: Tensor, bends: Tensor, mode: str = "bilinear") -> Tensor:
     """Rotate each image counter-clockwise by its own angle φ, stretch and bend it: (B, C, H, H) → (B, C, H, H).
 
@@ -68,10 +96,7 @@ def deform_each(images: Tensor, angles: Tensor, stretches: Tensor, bends: Tensor
     for name, shape in expected.items():
         if tuple(given[name].shape) != shape:
             raise ValueError(f"expected {name} {shape} for {count} images, got {tuple(given[name].shape)}")
-    cos, sin = angles.cos(), angles.sin()
-    # The grid's y axis points down, which reverses the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
-    turns = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2).to(stretches)
-    matrices = F.pad(stretches @ turns, (0, 1))  # (B, 2, 3), without a shift
+    matrices = F.pad(stretches @ _turns(angles, stretches), (0, 1))  # (B, 2, 3), without a shift
     grid = F.affine_grid(matrices, list(images.shape), align_corners=False) + bends.to(stretches) * (2 / side)
     found = F.grid_sample(images, grid.to(images.dtype), mode=mode, padding_mode="zeros", align_corners=False)
     # The range includes the zeros of the padding.

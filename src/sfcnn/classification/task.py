@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sfcnn.classification.augmentation import angles_between, ground, move_each, random_angles, rotate_each
 from sfcnn.classification.config import ClassificationConfig
 from sfcnn.classification.data import load_splits, resolve_images
-from sfcnn.classification.deformation import deform_each, random_bends, random_stretches
+from sfcnn.classification.deformation import centre_bends, deform_each, random_bends, random_stretches
 from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction, first_images
 from sfcnn.classification.network import build_network
 from sfcnn.randomness import seeded_generator
@@ -62,6 +62,7 @@ class Classification:
             pixels = pixels - behind
             if images.stretch or images.bend:
                 angles, stretches, bends = (part[mine] for part in self._deformations(epoch, step))
+                bends = centre_bends(pixels, angles, stretches, bends)
                 pixels = deform_each(pixels, angles, stretches, bends, images.resampling)
             elif images.augmentation != "none":
                 pixels = rotate_each(pixels, self._angles(epoch, step)[mine], images.resampling)
