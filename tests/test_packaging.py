@@ -139,6 +139,7 @@ COMMAND_LINES = {
     "segment predict": "isbi2012 a.tif --out b",
     "segment cells": "a.tif --out b.tif",
     "segment train-edges": "a.tif b.tif --out c.safetensors",
+    "segment tune": "isbi2012 a.tif b.tif",
     "segment score": "a.tif b.tif",
     "export": "isbi2012 --format onnx --out m.onnx",
     **{f"experiment {name}": "--list" for name in ("orientations", "generalization", "benchmark", "symmetry", "isbi")},

@@ -25,7 +25,9 @@ from cells.drawings import (
 from segmentation.test_predict import make_run
 from sfcnn.cells.affinities import Affinities
 from sfcnn.cells.apply import segment
-from sfcnn.cells.comparison import Prediction, candidates, compare_methods
+from sfcnn.cells.comparison import Prediction, candidates, compare_methods, predict_slices
+from sfcnn.cells.forest import ForestConfig
+from sfcnn.cells.learning import learn_forest
 from sfcnn.cells.lifted import LiftedConfig
 from sfcnn.cells.mutex import MutexConfig
 from sfcnn.cells.pipeline import BY_AFFINITIES, BY_SUPERPIXELS, METHODS, CellsConfig, find_cells
@@ -214,14 +216,47 @@ def test_the_comparison_chooses_on_some_slices_and_scores_others() -> None:
     for method, row in table.items():
         tried = candidates(method, settings)
         found = {name: scores(chosen_on, config).v_rand.best for name, config in tried.items()}
-        assert row["chosen_v_rand"] == found[row["settings"]] == max(found.values())
-        assert row["config"] == tried[row["settings"]]
-        reported = scores(scored_on, row["config"])
-        assert (row["v_rand"], row["v_info"]) == (reported.v_rand.best, reported.v_info.best)
-        assert row["slices"]["v_rand"] == [row["v_rand"]]
-    assert min(table, key=lambda method: table[method]["v_rand"]) == "threshold"
+        assert row.chosen_v_rand == found[row.settings] == max(found.values())
+        assert row.config == tried[row.settings]
+        reported = scores(scored_on, row.config)
+        assert (row.scores.v_rand, row.scores.v_info) == (reported.v_rand, reported.v_info)
+        assert score_labels(row.cells, scored_on.truth).v_rand == row.scores.v_rand
+    assert min(table, key=lambda method: table[method].scores.v_rand.best) == "threshold"
     without = replace(scored_on, affinities=None)
     assert list(compare_methods(chosen_on, without, ("threshold", "mutex-watershed"))) == ["threshold"]
+
+
+def test_a_forest_learns_from_the_slices_that_choose() -> None:
+    slices = []
+    for seed in (0, 1):
+        probabilities, truth, _ = corrupted(seed)
+        slices.append(Prediction(probabilities[None], truth[None], images=1 - probabilities[None]))
+    chosen_on, scored_on = slices
+    settings = ForestConfig(trees=7)
+    found = compare_methods(chosen_on, scored_on, (), forest=settings)["forest"]
+    learned = learn_forest(chosen_on.probabilities, chosen_on.truth, chosen_on.images, settings=settings).forest
+    expected = find_cells(scored_on.probabilities, None, learned, scored_on.images)
+    np.testing.assert_array_equal(found.cells, expected)
+    assert (found.settings, found.chosen_v_rand) == ("7 trees", None)
+    empty = Prediction(np.zeros((1, 40, 40)), np.ones((1, 40, 40), np.int64))
+    assert compare_methods(empty, scored_on, (), forest=settings) == {}  # nothing to learn from
+
+
+@pytest.mark.parametrize("radii", [(), (1.0, 3.0)])
+def test_predictions_of_slices_are_those_of_the_network(radii: tuple[float, ...], tmp_path: Path) -> None:
+    model = UNetConfig(orientations=4, channels=2, levels=2, input_kernel_size=3, kernel_size=3, affinities=radii)
+    make_run(tmp_path, model=model)
+    network = load(tmp_path)
+    images = np.stack([make_texture((40, 48), 8, seed=seed).probabilities for seed in (0, 1)])
+    found = predict_slices(network, images, np.ones(images.shape, np.int64), "all")
+    expected = network.predict(images, average="all")
+    np.testing.assert_allclose(found.probabilities, expected, rtol=0, atol=1e-6)
+    if not radii:
+        assert found.affinities is None
+        return
+    assert found.affinities is not None
+    one = network.predict_affinities(images[1], average="all").affinities
+    np.testing.assert_array_equal(found.affinities[1].values, one)
 
 
 def test_a_network_without_affinities_says_so_and_its_forest_is_for_superpixels_only() -> None:

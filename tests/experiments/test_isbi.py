@@ -12,13 +12,14 @@ import pytest
 import torch
 
 from experiments.conftest import small_result
-from sfcnn.cells import CellsConfig, find_cells
+from sfcnn.cells import segment
 from sfcnn.cells.scoring import score_labels, score_probabilities
-from sfcnn.experiments.isbi import EXPERIMENT, METHODS, IsbiConfig, draw, runs, table
+from sfcnn.experiments.isbi import EXPERIMENT, IsbiConfig, draw, runs, table
+from sfcnn.experiments.isbi_rows import METHODS, best_method
 from sfcnn.experiments.sweep import Result, run_sweep, summarize
 from sfcnn.io.settings import make_settings, read_settings
 from sfcnn.io.stacks import read_labels, read_stack
-from sfcnn.segmentation import load_slices
+from sfcnn.segmentation import load, load_slices
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = make_settings(
@@ -31,7 +32,7 @@ SETTINGS = make_settings(
         "train": {
             "model": {
                 **{"orientations": 4, "channels": 1, "levels": 2},
-                **{"input_kernel_size": 5, "kernel_size": 3, "dropout": 0},
+                **{"input_kernel_size": 5, "kernel_size": 3, "dropout": 0, "affinities": [1, 3]},
             },
             "images": {"source": "synthetic", "validation": 2, "test": 3},
             "optimization": {"epochs": 1, "batch_size": 1, "learning_rate": 0.01},
@@ -87,15 +88,16 @@ def test_the_scores_are_those_of_the_files_that_are_left(done: tuple[Path, list[
         np.testing.assert_array_equal(read_stack(files / "images.tif"), np.concatenate(slices.images[9:]))
         truth, membranes = read_labels(files / "truth.tif"), read_stack(files / "membranes.tif")
         np.testing.assert_array_equal(truth == 0, np.stack(slices.masks[9:]) != 0)
-        expected = {
-            "threshold": score_probabilities(1 - membranes, truth),
-            "beta": score_labels(find_cells(membranes, CellsConfig(beta=result["beta"])), truth),
-            "forest": score_labels(read_labels(files / "cells.tif"), truth),
-        }
-        assert set(result["scores"]) == set(METHODS)
-        for method, scores in expected.items():
-            assert result["scores"][method]["v_rand"]["best"] == scores.v_rand.best
-            assert result["scores"][method]["v_info"]["slices"] == list(scores.v_info.slices)
+        assert [test["average"] for test in result["tests"]] == ["none", "all"]
+        test = result["tests"][0]
+        assert test["pixel_error"] == score_probabilities(1 - membranes, truth).pixel_error.best  # type: ignore[union-attr]
+        assert {*METHODS} - {"forest"} <= {*test["scores"]} <= {*METHODS}
+        for method, found in test["scores"].items():
+            scores = score_labels(read_labels(files / f"cells-{method}.tif"), truth)
+            assert found["v_rand"] == scores.v_rand.best
+            assert found["slices"]["v_info"] == list(scores.v_info.slices)
+        best = read_labels(files / f"cells-{best_method([test])}.tif")
+        np.testing.assert_array_equal(segment(load(files), np.concatenate(slices.images[9:])).labels, best)
 
 
 def test_steps_and_threads_are_recorded(done: tuple[Path, list[Result]]) -> None:
@@ -112,32 +114,67 @@ def test_the_table_has_means_over_groups_and_the_figure_a_row_per_network(
     directory, results = done
     settings = replace(SETTINGS, folds=(4,))
     shown = table(settings, results)
-    assert shown.title == "synthetic membranes (seed 0), scored on slices 10–12"
-    assert [row[:2] for row in shown.rows[:4]] == [["SFCNN", name] for name in METHODS.values()]
-    assert [row[5:7] for row in shown.rows[::4]] == [["2", "1"], ["4", "1"]]
-    assert all(0 < float(row[7]) < 5 for row in shown.rows)  # minutes, of runs of seconds
+    assert shown.title == "synthetic membranes (seed 0), V_rand / V_info of slices 10–12"
+    names = ["SFCNN"] * 2 + ["U-Net, same parameters"] * 2
+    assert [row[:3] for row in shown.rows] == [[name, "7", views] for name, views in zip(names, "1818", strict=True)]
+    first = results[0]["tests"][1]["scores"]["threshold"]
+    assert shown.rows[1][3] == f"{first['v_rand']:.4f} / {first['v_info']:.4f}"
+    assert [row[-2] for row in shown.rows] == ["2", "2", "4", "4"]
+    assert all(0 < float(row[-1]) < 5 for row in shown.rows)  # minutes, of runs of seconds
     figure = draw(settings, results, directory)
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["image", "true cells", "", *["membrane", "cells", "mistakes"] * 2]
-    assert [axes.get_ylabel() for axes in figure.axes[3::3]] == ["SFCNN", "U-Net, same parameters"]
+    names = [axes.get_ylabel() for axes in figure.axes[3::3]]
+    scores = results[0]["tests"][0]["scores"]
+    best = best_method(results[1]["tests"][:1])
+    assert names == [*(f"SFCNN:\n{METHODS[method]}" for method in scores), f"U-Net, same parameters:\n{METHODS[best]}"]
     copy = Path(shutil.copytree(directory, tmp_path / "copy"))
     assert [path.name for path in summarize(EXPERIMENT, settings, results, copy)] == ["isbi.json", "isbi.png"]
 
 
-def test_means_and_deviations_are_over_groups() -> None:
-    def scored(fold: int, value: float) -> Result:
-        scores = {method: {name: {"best": value} for name in ("v_rand", "v_info")} for method in METHODS}
-        slices = {"test": [2 * fold - 1, 2 * fold]}
-        place = {"kind": "steerable", "fold": fold}
-        result = small_result(place, scores=scores, slices=slices, steps=1000, threads=fold)
-        return result | {"run": result["run"] | {"seconds": 60.0 * fold}}
+def scored(fold: int, value: float, *, slices: int = 18, kind: str = "steerable") -> Result:
+    """A result in which every method has the same scores."""
+    scores = {method: {"v_rand": value, "v_info": value, "chosen_v_rand": value} for method in METHODS}
+    parts = {"train": list(range(1, slices + 1)), "test": [2 * fold - 1, 2 * fold]}
+    place = {"kind": kind, "fold": fold, "train_slices": slices}
+    tests = [{"average": "none", "scores": scores}]
+    result = small_result(place, tests=tests, slices=parts, steps=1000, threads=fold)
+    return result | {"run": result["run"] | {"seconds": 60.0 * fold}}
 
+
+def test_means_and_deviations_are_over_groups() -> None:
     shown = table(SETTINGS, [scored(1, 0.8), scored(3, 0.9)])
     assert shown.title.endswith("slices 1–2, 5–6")
-    assert shown.rows[0] == [
-        *("SFCNN", "threshold", "0.8500 ± 0.0707", "0.8500 ± 0.0707"),
-        *("56,789", "1,000", "1, 3", "2"),
+    both = "0.8500 ± 0.0707 / 0.8500 ± 0.0707"
+    assert shown.rows == [["SFCNN", "18", "1", *[both] * len(METHODS), "56,789", "1,000", "2"]]
+
+
+def test_the_best_method_is_the_best_one_on_the_slices_that_choose() -> None:
+    test = scored(1, 0.8)["tests"][0]
+    test["scores"]["multicut"] |= {"v_rand": 0.7, "chosen_v_rand": 0.81}
+    test["scores"]["forest"] |= {"v_rand": 1.0, "chosen_v_rand": None}
+    assert best_method([test]) == "multicut"
+
+
+def test_a_sweep_over_training_slices_has_a_run_and_a_point_for_each_number() -> None:
+    settings = replace(SETTINGS, folds=(4,), train_slices=(1, 4))
+    found = runs(settings)
+    assert [run.name for run in found] == [
+        f"{kind}-of{count}-slices10-12-s0" for count in (1, 4) for kind in ("steerable", "plain-parameters")
     ]
+    assert [len(run.train.images.split(12)[0]) for run in found] == [1, 1, 4, 4]
+    assert {tuple(run.train.images.split(12)[2]) for run in found} == {(9, 10, 11)}
+    results = [
+        scored(4, value, slices=slices, kind=kind)
+        for slices, kind, value in [
+            *((1, "steerable", 0.7), (4, "steerable", 0.9)),
+            *((1, "plain-parameters", 0.6), (4, "plain-parameters", 0.8)),
+        ]
+    ]
+    (axes,) = draw(settings, results, Path()).axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}  # type: ignore[union-attr]
+    assert lines == {
+        "SFCNN, 1 view": [[1, 0.7], [4, 0.9]],
+        "U-Net, same parameters, 1 view": [[1, 0.6], [4, 0.8]],
+    }
 
 
 @pytest.mark.parametrize(
@@ -145,6 +182,8 @@ def test_means_and_deviations_are_over_groups() -> None:
     [
         ({"folds": (0, 1)}, r"folds are counted from 1, got \[0, 1\]"),
         ({"folds": ()}, "folds must have at least one value"),
+        ({"train_slices": (-1,)}, r"train_slices must be at least 0, got \[-1\]"),
+        ({"averages": ("some",)}, r"unknown average 'some', choose one of \['none'"),
         ({"epochs": {"deep": 3}}, "epochs are set for 'deep', expected one of the kinds"),
         ({"trees": 0}, "trees must be at least 1, got 0"),
     ],

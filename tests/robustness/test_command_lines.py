@@ -37,6 +37,7 @@ RIGHT = tuple(
         "segment cells probabilities.tif --out new.tif --boundaries borders.tif --stack --across-weight 2 --interior",
         "segment cells probabilities.tif --out new.tif --forest forest.safetensors --image em.tif --minimum-size 3",
         "segment train-edges probabilities.tif masks.tif --out old.forest --overwrite --trees 2 --depth 2 --seed 1",
+        "segment tune unet em.tif masks.tif --out old.json --overwrite --average none --invert",
         "segment score probabilities.tif masks.tif --interior --out old.json --overwrite",
         "segment score labels.tif masks.tif --labels --overlay new.png --slice 1",
         "segment predict unet em.tif --out found --tile 24 --halo 8 --average none --no-cells",

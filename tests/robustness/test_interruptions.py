@@ -40,6 +40,7 @@ WRITING = (
     "filters --out pictures --kernel-size 3 --orientations 2",
     "segment cells probabilities.tif --out old.tif --boundaries new.tif --overwrite",
     "segment train-edges probabilities.tif masks.tif --out old.forest --overwrite --trees 2",
+    "segment tune unet em.tif masks.tif --out old.json --overwrite",
     "segment score probabilities.tif masks.tif --interior --out old.json --overwrite",
     "segment score labels.tif masks.tif --labels --overlay new.png",
     "segment predict unet em.tif --out found --no-cells",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sfcnn.cells.affinities import Affinities
     from sfcnn.cells.apply import Segmentation, segment, segment_files
-    from sfcnn.cells.comparison import Prediction, compare_methods
+    from sfcnn.cells.comparison import MethodScore, Prediction, choose_settings, compare_methods, predict_slices
     from sfcnn.cells.forest import Forest, ForestConfig
     from sfcnn.cells.learning import LearnedForest, learn_forest
     from sfcnn.cells.lifted import LiftedConfig
@@ -27,15 +27,18 @@ __all__ = [
     "ForestConfig",
     "LearnedForest",
     "LiftedConfig",
+    "MethodScore",
     "MutexConfig",
     "Prediction",
     "Segmentation",
     "StackScores",
     "SuperpixelsConfig",
     "choose_beta",
+    "choose_settings",
     "compare_methods",
     "find_cells",
     "learn_forest",
+    "predict_slices",
     "score",
     "segment",
     "segment_files",
@@ -49,15 +52,18 @@ _MODULES = {
     "ForestConfig": "forest",
     "LearnedForest": "learning",
     "LiftedConfig": "lifted",
+    "MethodScore": "comparison",
     "MutexConfig": "mutex",
     "Prediction": "comparison",
     "Segmentation": "apply",
     "StackScores": "scoring",
     "SuperpixelsConfig": "superpixels",
     "choose_beta": "tuning",
+    "choose_settings": "comparison",
     "compare_methods": "comparison",
     "find_cells": "pipeline",
     "learn_forest": "learning",
+    "predict_slices": "comparison",
     "score": "reading",
     "segment": "apply",
     "segment_files": "apply",

@@ -16,12 +16,16 @@ from sfcnn.cells.linking import SliceAgreement, describe_agreement, link_stack
 from sfcnn.cells.pipeline import BY_AFFINITIES, BY_SUPERPIXELS, CellsConfig, find_cells
 from sfcnn.io.files import check_output
 from sfcnn.io.pixelsize import read_pixel_size
+from sfcnn.io.settings import read_settings
 from sfcnn.io.stacks import TIFF, as_fraction, as_writable_labels, read_image, read_stack, write_stacks
 from sfcnn.segmentation import Segmenter
 from sfcnn.segmentation.predict import resize
 
 #: Networks with this single class produce cells by default.
 MEMBRANES = "membranes"
+
+#: File of a run with the settings of its cells.
+SETTINGS_FILE = "cells.yaml"
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ def segment(
         cells: whether to find cells; by default, if the network predicts membranes.
         stack: link cells across slices (`sfcnn.cells.linking`), so that a cell has the same label in all of them.
         options: options of `Segmenter.predict`; `forest`, a `Forest` or None, by default the one in the network's run;
-            `settings`, a `CellsConfig`, some methods of which need a network that was trained with affinities.
+            `settings`, a `CellsConfig`, by default that of the network's run; some methods need a network that was
+            trained with affinities.
 
     >>> import sfcnn
     >>> image = sfcnn.segmentation.synthetic_membranes(1, 128)[0][0].numpy()
@@ -57,7 +62,7 @@ def segment(
         )
     check_stack(network, cells, stack=stack)
     forest = options.pop("forest") if "forest" in options else run_forest(network)
-    settings: CellsConfig | None = options.pop("settings", None)
+    settings: CellsConfig | None = options.pop("settings", None) or run_settings(network)
     if settings is not None and settings.method not in BY_SUPERPIXELS:
         forest = None
     if settings is not None and settings.method in BY_AFFINITIES and wants_cells(network, cells):
@@ -93,10 +98,20 @@ def run_forest(network: Segmenter) -> Forest | None:
     return Forest.load(path) if path.is_file() else None
 
 
-def cells_settings(method: str | None, forest: Forest | None) -> CellsConfig | None:
-    """Settings for a method, with the superpixels that the forest was trained on; None for the defaults."""
-    if method is None:
-        return None
+def run_settings(network: Segmenter) -> CellsConfig | None:
+    """The settings of cells stored with a network's run by `sfcnn segment tune`, if any."""
+    path = network.directory / SETTINGS_FILE
+    return read_settings(CellsConfig, path) if path.is_file() else None
+
+
+def cells_settings(network: Segmenter, method: str | None, forest: Forest | None) -> CellsConfig | None:
+    """Settings for a method: those of the network's run, if it has some, else the defaults with a forest's superpixels.
+
+    Without a method, those of the run, or None for all defaults.
+    """
+    stored = run_settings(network)
+    if method is None or (stored is not None and stored.method == method):
+        return stored
     return CellsConfig(method=method) if forest is None else CellsConfig(forest.superpixels, method=method)
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     ),
     "segment cells": ("sfcnn.cli.segment.cells", "find cells from membrane probabilities"),
     "segment train-edges": ("sfcnn.cli.segment.train_edges", "train a cell border classifier on labelled slices"),
+    "segment tune": ("sfcnn.cli.segment.tune", "choose how a network's cells are found, on labelled slices"),
     "segment score": ("sfcnn.cli.segment.score", "compare a segmentation with the ground truth"),
     "export": ("sfcnn.cli.export", "export a trained network to PyTorch or ONNX, to run without sfcnn"),
     "experiment orientations": (

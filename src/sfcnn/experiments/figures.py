@@ -75,6 +75,23 @@ def error_points(points: Mapping[str, Sequence[float]], title: str) -> "Figure":
     return figure
 
 
+def scores_against_slices(series: Mapping[str, Mapping[int, float]], title: str) -> "Figure":
+    """V_rand against the number of training slices, one line per network."""
+    figure = new_figure(5.8, 3.8)
+    axes = figure.subplots()
+    for (name, points), marker in zip(series.items(), "osd^vx", strict=False):
+        axes.plot(list(points), list(points.values()), marker=marker, markersize=4, label=name)
+    ticks = sorted({slices for points in series.values() for slices in points})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="training slices", ylabel="V_rand of held-out slices", title=title)
+    axes.title.set_fontsize(9)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return figure
+
+
 def segmentation_rows(
     image: "NDArray[Any]", truth: "NDArray[Any]", rows: Mapping[str, tuple["NDArray[Any]", "NDArray[Any]"]], title: str
 ) -> "Figure":

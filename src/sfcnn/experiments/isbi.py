@@ -1,67 +1,60 @@
-"""Cells in electron microscope images: SFCNN against plain U-Nets, before and after multicut (§4.2, figure 5).
+"""Cells in electron microscope images: SFCNN against plain U-Nets, by several methods to find cells (§4.2, figure 5).
 
 The challenge scores hidden labels. Here groups of the labelled slices are held out in turn (k-fold) and scored. Some of
-the other slices select the epoch whose weights are kept; the networks, β and the forest of the multicut are trained on
-the rest. The directory of a run contains images.tif, truth.tif, membranes.tif and cells.tif of the scored slices.
+the other slices are not trained on either: they select the epoch whose weights are kept and the settings of each
+method, and the forest of the multicut learns from them, since it needs predictions for slices that the network does not
+know. The directory of a run contains images.tif, truth.tif, membranes.tif and the cells by each method,
+cells-METHOD.tif, of the scored slices, and the settings of the best method in cells.yaml, for prediction.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from sfcnn.cells import CellsConfig, Forest, ForestConfig, StackScores, choose_beta, find_cells, learn_forest
-from sfcnn.cells.forest import OneKindOfEdgeError
-from sfcnn.cells.scoring import score_labels, score_probabilities, truth_cells
-from sfcnn.experiments.sweep import Experiment, Result, SweepRun, Table, check_settings, mean_and_deviation, mean_text
-from sfcnn.io.stacks import as_fraction, read_labels, read_stack, write_labels, write_stack
+from sfcnn.cells import ForestConfig, compare_methods
+from sfcnn.cells.apply import SETTINGS_FILE
+from sfcnn.cells.comparison import MethodScore, Prediction, predict_slices
+from sfcnn.cells.scoring import score_probabilities, truth_cells
+from sfcnn.experiments.isbi_rows import METHODS, best_method, draw_cells, draw_slices, make_table
+from sfcnn.experiments.sweep import Experiment, Result, SweepRun, Table, check_settings
+from sfcnn.io.settings import write_settings
+from sfcnn.io.stacks import write_labels, write_stack
 from sfcnn.segmentation import SegmentationConfig, SlicesConfig, load, load_slices
 from sfcnn.segmentation import train as train_segmentation
+from sfcnn.segmentation.tiles import AVERAGES
 from sfcnn.train.loop import Observer
 from sfcnn.train.run import RunResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_NAMES = {
-    "steerable": "SFCNN",
-    "plain-channels": "U-Net, same channels",
-    "plain-effective-channels": "U-Net, same effective channels",
-    "plain-parameters": "U-Net, same parameters",
-}
-
-#: Methods to find cells from probabilities, and their names in the table.
-METHODS = {
-    "threshold": "threshold",
-    "multicut": "multicut",
-    "beta": "multicut, β of training slices",
-    "forest": "multicut, forest",
-}
-
 
 @dataclass(frozen=True)
 class IsbiConfig:
-    """The sweep over networks and groups of slices.
+    """The sweep over networks, groups of slices and numbers of training slices.
 
     Args:
         kinds: kinds of networks, see train.model.kind
         folds: groups of train.images.test consecutive slices to score in turn, counted from 1; the
             train.images.validation slices before a group select the epoch, or those after it if there are too few
+        train_slices: numbers of slices to train on, 0 for all that are not held out
         seeds: seeds of the runs
         epochs: epochs by kind of network, for those that differ from train.optimization.epochs
+        averages: views of an image over which predictions are averaged: "none", "rotations" or "all"
         trees: number of trees in the forest
         train: all other settings of the runs
     """
 
     kinds: tuple[str, ...] = ("steerable", "plain-effective-channels", "plain-parameters")
     folds: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    train_slices: tuple[int, ...] = (0,)
     seeds: tuple[int, ...] = (0,)
     epochs: dict[str, int] = field(default_factory=dict)
+    averages: tuple[str, ...] = ("none", "all")
     trees: int = 200
     train: SegmentationConfig = field(
         default_factory=lambda: SegmentationConfig(images=SlicesConfig(source="isbi", validation=3, test=5))
@@ -75,6 +68,11 @@ class IsbiConfig:
                 raise ValueError(f"epochs are set for {kind!r}, expected one of the kinds {list(self.kinds)}")
         if min(self.folds) < 1:
             raise ValueError(f"folds are counted from 1, got {list(self.folds)}")
+        if min(self.train_slices) < 0:
+            raise ValueError(f"train_slices must be at least 0, got {list(self.train_slices)}")
+        for average in self.averages:
+            if average not in AVERAGES:
+                raise ValueError(f"unknown average {average!r}, choose one of {list(AVERAGES)}")
         if self.train.images.test < 1:
             raise ValueError(
                 f"train.images.test, the slices of a fold, must be at least 1, got {self.train.images.test}"
@@ -83,25 +81,28 @@ class IsbiConfig:
 
 
 def runs(settings: IsbiConfig) -> list[SweepRun]:
-    """One run for each seed, group of slices and network."""
+    """One run for each seed, group of slices, number of training slices and network."""
     found = []
     train = settings.train
     for seed in settings.seeds:
         for fold in settings.folds:
-            images = held_out(train.images, fold)
-            last = images.test_from + images.test - 1
-            for kind in settings.kinds:
-                epochs = settings.epochs.get(kind, train.optimization.epochs)
-                config = replace(
-                    train,
-                    model=replace(train.model, kind=kind),
-                    images=images,
-                    optimization=replace(train.optimization, epochs=epochs),
-                    seed=seed,
-                )
-                name = f"{kind}-slices{images.test_from}-{last}-s{seed}"
-                place = {"kind": kind, "fold": fold, "seed": seed}
-                found.append(SweepRun(name, place, config, {"trees": settings.trees}))
+            for count in settings.train_slices:
+                images = replace(held_out(train.images, fold), train=count)
+                last = images.test_from + images.test - 1
+                for kind in settings.kinds:
+                    epochs = settings.epochs.get(kind, train.optimization.epochs)
+                    config = replace(
+                        train,
+                        model=replace(train.model, kind=kind),
+                        images=images,
+                        optimization=replace(train.optimization, epochs=epochs),
+                        seed=seed,
+                    )
+                    few = f"-of{count}" if count else ""
+                    name = f"{kind}{few}-slices{images.test_from}-{last}-s{seed}"
+                    place = {"kind": kind, "fold": fold, "train_slices": count, "seed": seed}
+                    test = {"trees": settings.trees, "averages": list(settings.averages)}
+                    found.append(SweepRun(name, place, config, test))
     return found
 
 
@@ -118,124 +119,63 @@ def train(run: SweepRun, directory: Path, data: Path | None, observers: Sequence
 
 
 def measure(run: SweepRun, directory: Path, data: Path | None) -> Result:
-    """V_rand and V_info of the held-out slices, by each of the `METHODS`, and pixel scores."""
+    """V_rand and V_info of the held-out slices by each of the `METHODS`, and pixel scores, for each of the averages."""
     slices = load_slices(run.train.images, data)
     learned, chosen, scored = run.train.images.split(len(slices.images))
     images = np.stack([image[0].numpy() for image in slices.images])  # (C, H, W) each, with C = 1
     truth = truth_cells(np.stack([mask.numpy() == 0 for mask in slices.masks]))
-    membranes = load(directory).predict(images)
-    forest = _learn_forest(membranes[learned], truth[learned], images[learned], run.test["trees"])
-    beta = choose_beta(membranes[learned], truth[learned])
-    found = find_cells(membranes[scored], None, forest, images[scored])
-    scores = {
-        "threshold": score_probabilities(1 - membranes[scored], truth[scored]),
-        "multicut": score_labels(find_cells(membranes[scored]), truth[scored]),
-        "beta": score_labels(find_cells(membranes[scored], CellsConfig(beta=beta)), truth[scored]),
-        "forest": score_labels(found, truth[scored]),
-    }
-    for name, stack in (("images", images), ("membranes", membranes)):
-        write_stack(directory / f"{name}.tif", stack[scored].astype(np.float32), overwrite=True)
-    for name, labels in (("truth", truth[scored]), ("cells", found)):
-        write_labels(directory / f"{name}.tif", labels, overwrite=True)
-    if forest is not None:
-        forest.save(directory / "edges.safetensors")
+    network = load(directory)
+    tests = []
+    for average in run.test["averages"]:
+        chosen_on, scored_on = (
+            predict_slices(network, images[part], truth[part], average) for part in (chosen, scored)
+        )
+        compared = compare_methods(chosen_on, scored_on, forest=ForestConfig(trees=run.test["trees"]))
+        pixels = score_probabilities(1 - scored_on.probabilities, scored_on.truth)
+        assert pixels.pixel_error is not None  # only label images lack it
+        scores = {method: _numbers(compared[method]) for method in METHODS if method in compared}
+        tests.append({"average": average, "scores": scores, "pixel_error": pixels.pixel_error.best})
+        if average == run.test["averages"][0]:
+            _write(directory, scored_on, compared)
+            best = compared[best_method([tests[-1]])]
+            write_settings(directory / SETTINGS_FILE, best.config, overwrite=True)
     parts = {"train": learned, "validation": chosen, "test": scored}
     return {
         "slices": {name: [index + 1 for index in part] for name, part in parts.items()},
         "steps": run.train.optimization.epochs * run.train.steps,
         "threads": torch.get_num_threads(),
-        "beta": beta,
-        **_shown(scores),
+        "tests": tests,
     }
 
 
-def _learn_forest(
-    membranes: NDArray[np.float32], truth: NDArray[np.int64], images: NDArray[np.float32], trees: int
-) -> Forest | None:
-    """Train a forest; None if there is only one kind of edge, which can happen with a barely trained network."""
-    try:
-        return learn_forest(membranes, truth, images, settings=ForestConfig(trees=trees)).forest
-    except OneKindOfEdgeError:
-        return None
-
-
-def _shown(scores: dict[str, StackScores]) -> Result:
-    pixels = scores["threshold"]
-    assert pixels.pixel_error is not None  # only label images lack it
-    assert pixels.f1 is not None
+def _numbers(found: MethodScore) -> Result:
     return {
-        "scores": {
-            method: {
-                name: {"best": score.best, "threshold": score.threshold, "slices": list(score.slices)}
-                for name, score in (("v_rand", found.v_rand), ("v_info", found.v_info))
-            }
-            for method, found in scores.items()
-        },
-        "pixel_error": pixels.pixel_error.best,
-        "f1": pixels.f1.best,
+        "settings": found.settings,
+        "v_rand": found.scores.v_rand.best,
+        "v_info": found.scores.v_info.best,
+        "slices": {"v_rand": list(found.scores.v_rand.slices), "v_info": list(found.scores.v_info.slices)},
+        "chosen_v_rand": found.chosen_v_rand,
+        "seconds": found.seconds,
     }
 
 
-def _by_kind(results: list[Result]) -> dict[str, list[Result]]:
-    found: dict[str, list[Result]] = defaultdict(list)
-    for result in sorted(results, key=lambda result: list(_NAMES).index(result["kind"])):
-        found[result["kind"]].append(result)
-    return found
+def _write(directory: Path, slices: Prediction, compared: Mapping[str, MethodScore]) -> None:
+    """The scored slices, their true cells, membranes, and the cells by each method."""
+    for name, stack in (("images", slices.images), ("membranes", slices.probabilities)):
+        write_stack(directory / f"{name}.tif", np.asarray(stack, np.float32), overwrite=True)
+    labels = {"truth": slices.truth, **{f"cells-{method}": found.cells for method, found in compared.items()}}
+    for name, cells in labels.items():
+        write_labels(directory / f"{name}.tif", np.asarray(cells), overwrite=True)
 
 
 def table(settings: IsbiConfig, results: list[Result]) -> Table:
-    """One row per network and method to find cells; mean and deviation over groups of slices and seeds."""
-    rows = []
-    for kind, runs in _by_kind(results).items():
-        for method, name in METHODS.items():
-            scores = [[run["scores"][method][score]["best"] for run in runs] for score in ("v_rand", "v_info")]
-            minutes = mean_and_deviation([run["run"]["seconds"] / 60 for run in runs])[0]
-            threads = ", ".join(sorted({f"{run['threads']}" for run in runs}))
-            trained = [f"{runs[0]['run']['parameters']:,}", f"{runs[0]['steps']:,}", threads, _minutes(minutes)]
-            rows.append([_NAMES[kind], name, *(mean_text(values, 4) for values in scores), *trained])
-    columns = ["network", "cells by", "V_rand", "V_info", "parameters", "steps", "threads", "minutes"]
-    slices = sorted({number for result in results for number in result["slices"]["test"]})
-    return Table(f"{results[0]['run']['dataset']}, scored on slices {_ranges(slices)}", columns, rows)
-
-
-def _minutes(minutes: float) -> str:
-    """Whole minutes, or two digits for a run of less than ten.
-
-    >>> _minutes(54.4), _minutes(3.21), _minutes(0.052)
-    ('54', '3.2', '0.052')
-    """
-    return f"{minutes:.0f}" if minutes >= 10 else f"{minutes:.2g}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Consecutive numbers as first–last.
-
-    >>> _ranges([1, 2, 3, 7])
-    '1–3, 7'
-    """
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(f"{part[0]}–{part[-1]}" if len(part) > 1 else f"{part[0]}" for part in parts)
+    """One row per network, number of training slices and average."""
+    return make_table(results)
 
 
 def draw(settings: IsbiConfig, results: list[Result], directory: Path) -> "Figure":
-    """The last slice of the first group: image and true cells, then membranes, cells and mistakes of each network."""
-    from sfcnn.experiments.figures import segmentation_rows
-
-    first = _by_kind(results)[settings.kinds[0]][0]
-    files = directory / "runs" / first["name"]
-    image = as_fraction(read_stack(files / "images.tif"), "images.tif")[-1]
-    truth = read_labels(files / "truth.tif")[-1]
-    rows: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
-    for kind, runs in _by_kind(results).items():
-        files = directory / "runs" / runs[0]["name"]
-        rows[_NAMES[kind]] = read_stack(files / "membranes.tif")[-1], read_labels(files / "cells.tif")[-1]
-    title = f"{first['run']['dataset']}, slice {first['slices']['test'][-1]}, not seen in training"
-    return segmentation_rows(image, truth, rows, title)
+    """The cells of a slice, or the scores against the number of training slices if there are several numbers."""
+    return draw_slices(results) if len(settings.train_slices) > 1 else draw_cells(results, directory)
 
 
 EXPERIMENT = Experiment("isbi", IsbiConfig, runs, train, measure, table, draw)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import yaml
 
+from sfcnn.experiments.isbi_rows import best_method
 from sfcnn.io.files import new_file, write_json
 from sfcnn.io.runs import read_run
 from sfcnn.io.settings import load_yaml
@@ -27,7 +28,7 @@ from sfcnn.pretrained import load
 from sfcnn.pretrained.cards import FACTS, Score, card_text, make_card
 
 #: Files of a network, besides config.yaml.
-FILES = ("best.safetensors", "result.json", "pose.safetensors", "pose.json", "edges.safetensors")
+FILES = ("best.safetensors", "result.json", "pose.safetensors", "pose.json", "edges.safetensors", "cells.yaml")
 NEEDED = FILES[:2]
 
 #: Image settings that are paths on the training machine.
@@ -126,11 +127,12 @@ def _segmentation(numbers: Mapping[str, Any], result: Mapping[str, Any]) -> list
     (run,) = same
     slices = run["slices"]["test"]
     images = f"slices {slices[0]} to {slices[-1]}, {numbers['dataset']}"
-    cells = run["scores"]["forest"]
+    test = run["tests"][0]
+    cells = test["scores"][best_method([test])]
     return [
-        Score("V_rand of cells", cells["v_rand"]["best"], "", images),
-        Score("V_info of cells", cells["v_info"]["best"], "", images),
-        Score("pixel error", 100 * run["pixel_error"], "%", images),
+        Score("V_rand of cells", cells["v_rand"], "", images),
+        Score("V_info of cells", cells["v_info"], "", images),
+        Score("pixel error", 100 * test["pixel_error"], "%", images),
     ]
 
 

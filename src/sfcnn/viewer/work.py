@@ -39,7 +39,7 @@ def segmentation_names() -> list[str]:
     """Names of the segmentation networks that come with sfcnn.
 
     >>> segmentation_names()
-    ['isbi2012', 'isbi2012-plain']
+    ['isbi2012', 'isbi2012-affinities', 'isbi2012-plain']
     """
     return [name for name in PRETRAINED if read_run(find_run(name))[0] == "segmentation"]
 

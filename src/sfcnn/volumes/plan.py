@@ -22,6 +22,7 @@ from typing import Any
 
 import zarr
 
+from sfcnn.cells.apply import SETTINGS_FILE
 from sfcnn.cells.forest import Forest
 from sfcnn.io.files import OutputExistsError
 from sfcnn.io.zarr_volumes import (
@@ -62,11 +63,12 @@ class Plan:
     def identity(self) -> dict[str, Any]:
         """Everything the output depends on, except the contents of the slices, which have their own records."""
         slices, _ = open_volume(self.source, colour=self.network().channels == 3)
+        files = (self.run / name for name in ("config.yaml", "best.safetensors", SETTINGS_FILE))
         return {
             "input": str(self.source),
             "size": list(slices.shape),
             "type": str(slices.dtype),
-            "network": f"{self.run.name} {_digest(self.run / 'config.yaml', self.run / 'best.safetensors')}",
+            "network": f"{self.run.name} {_digest(*(path for path in files if path.is_file()))}",
             "forest": "none" if self.forest is None else f"{self.forest.name} {_digest(self.forest)}",
             "labels": self.labels,
             **{name.replace("_", "-"): value for name, value in sorted(self.options.items())},

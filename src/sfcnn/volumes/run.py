@@ -103,7 +103,7 @@ def segment_volume(
         fill_missing,
         {**DEFAULTS, **options, "pixel_size": size},
     )
-    check_method(network, cells_settings(plan.options["method"], plan.trees()))  # before anything is written
+    check_method(network, cells_settings(network, plan.options["method"], plan.trees()))  # before anything is written
     count = volume.shape[0]
     chosen = range(count) if slices is None else slices
     if not chosen or not 0 <= min(chosen) <= max(chosen) < count:

@@ -67,7 +67,7 @@ def _segment_slice(plan: Plan, z: int) -> Outcome:
     if done and before == seen and _stored(z, output.probabilities, output.own) == written:
         return Outcome(z, kept=True)
     options, forest = dict(plan.options), plan.trees()
-    settings = cells_settings(options.pop("method"), forest)
+    settings = cells_settings(network, options.pop("method"), forest)
     found = segment(network, image, cells=plan.cells, forest=forest, settings=settings, **options)
     own = found.labels.astype(np.uint32 if plan.cells else np.uint8)
     for array in (*output.probabilities.arrays, *output.own.arrays, output.slices):

@@ -33,8 +33,8 @@ def add_method(parser: Any) -> None:
     parser.add_argument(
         "--method",
         metavar="NAME",
-        help="how cells are found: threshold or multicut (default), or lifted-multicut or mutex-watershed, for which "
-        "`predict` needs a network with affinities",
+        help="how cells are found: threshold or multicut, or lifted-multicut or mutex-watershed, for which `predict` "
+        "needs a network with affinities (default: as tuned for the network, else multicut)",
     )
 
 

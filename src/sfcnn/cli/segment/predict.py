@@ -97,6 +97,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     """Load the network, segment file by file, or a volume slice by slice."""
     if arguments.method is not None and arguments.cells is False:
         raise ValueError("--method is how cells are found: leave it out, or --no-cells")
+    _use_forest(arguments)
     if arguments.out.suffix.lower() == ".zarr":
         _run_volume(arguments)
         return
@@ -114,7 +115,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     if arguments.forest is not None:
         options["forest"] = Forest.load(arguments.forest)
     if arguments.method is not None:
-        options["settings"] = cells_settings(arguments.method, options.get("forest", run_forest(network)))
+        options["settings"] = cells_settings(network, arguments.method, options.get("forest", run_forest(network)))
     console = make_console()
     with progress(console) as report:
         written = list(
@@ -124,6 +125,15 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         )
     for path in written:
         console.print(f"wrote {path}")
+
+
+def _use_forest(arguments: argparse.Namespace) -> None:
+    """A forest that was asked for needs a multicut, even if another method was tuned for the network."""
+    if arguments.forest is not None and arguments.method is None:
+        from sfcnn.pretrained import find_run
+
+        if (find_run(arguments.run) / "cells.yaml").is_file():
+            arguments.method = "multicut"
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
