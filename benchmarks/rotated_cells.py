@@ -23,7 +23,7 @@ from sfcnn.io.files import write_json
 from sfcnn.io.provenance import provenance
 from sfcnn.segmentation import SlicesConfig, load_slices
 
-NETWORKS = ("isbi2012", "isbi2012-plain")
+NETWORKS = ("isbi2012", "isbi2012-affinities", "isbi2012-plain")
 DEGREES = (90.0, 45.0, 30.0)
 _MARGIN = 24  # pixels between the disk and the border of the image
 

@@ -1,7 +1,7 @@
 """The figures of the documentation, drawn with the library itself: `python docs/make_figures.py` writes docs/figures/.
 
-The figures of borders and speed show the results of benchmarks/borders.py and benchmarks/speed.py. The figure of cells,
-isbi, is drawn only if named: it needs the files of the ISBI 2012 challenge in the directory SFCNN_DATA.
+The figures of borders and speed show the results of benchmarks/borders.py and benchmarks/speed.py. The figure
+"cells" is drawn only if named: it needs the files of the ISBI 2012 challenge in the directory SFCNN_DATA.
 """
 
 import argparse
@@ -291,7 +291,7 @@ def filter_figure() -> "Figure":
     return figure
 
 
-def isbi_figure(number: int = 24, trees: int = 200) -> "Figure":
+def cells_figure(number: int = 24, trees: int = 200) -> "Figure":
     """A held-out slice: membranes, cells and errors of the pretrained SFCNN isbi2012 and of isbi2012-plain.
 
     The cells of both are found by multicut with a forest trained on slices 1 to 20, like the networks.
@@ -342,14 +342,14 @@ FIGURES: dict[str, Callable[[], "Figure"]] = {
 }
 
 #: Drawn only if named: they take minutes and need files that are not in the repository.
-ON_DEMAND: dict[str, Callable[[], "Figure"]] = {"isbi": isbi_figure}
+ON_DEMAND: dict[str, Callable[[], "Figure"]] = {"cells": cells_figure}
 
 
 def main() -> None:
     """Draw all figures, or those named."""
     known = FIGURES | ON_DEMAND
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)} (default: all but isbi)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)} (default: all but cells)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures", help="directory")
     arguments = parser.parse_args()
     for name in arguments.names or FIGURES:

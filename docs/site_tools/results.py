@@ -217,6 +217,24 @@ def borders() -> str:
     return f"{markdown_table(titles, rows)}\n\n*{source}; [every run](../benchmarks/results/borders.json).*"
 
 
+def rotated_cells() -> str:
+    """Agreement of cells with those of rotated and mirrored slices (`benchmarks/rotated_cells.py`)."""
+    found = load("benchmarks/results/rotated_cells.json")
+    scores = found["v_rand"]
+    changes = dict.fromkeys(change for row in scores.values() for change in row)
+    names = {"truth": "the true cells, rotated twice"} | {name: f"`{name}`" for name in scores if name != "truth"}
+    rows = [
+        [names[name], *(f"{row[change]:.4f}" if change in row else "–" for change in changes)]
+        for name, row in scores.items()
+    ]
+    titles = [change if change == "mirrored" else f"{change}°" for change in changes]
+    table = markdown_table(["cells by", *titles], rows)
+    source = _source([found["provenance"]])
+    return (
+        f"{table}\n\n*Mean over {found['slices']} slices; {source}; [file](../benchmarks/results/rotated_cells.json).*"
+    )
+
+
 #: Tables that are not of experiments.
 BENCHMARKS: dict[str, Callable[[], str]] = {
     "equivariance": equivariance,
@@ -225,6 +243,7 @@ BENCHMARKS: dict[str, Callable[[], str]] = {
     "export": export,
     "segmentation": segmentation,
     "importing": importing,
+    "rotated_cells": rotated_cells,
     "borders": borders,
     **tables.TABLES,
 }

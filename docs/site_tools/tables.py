@@ -207,7 +207,7 @@ def headline() -> str:
             "rotated MNIST, test error",
             f"{value('mnist-rot.error'):.2f} % (pretrained: `mnist-rot`)",
             f"{published['CoeffInit, augmentation']} % (paper)",
-            "half the paper's channels, one seed; regenerated test set",
+            "one seed, digits also stretched and bent in training; regenerated test set",
         ],
         [
             "trained upright, tested at the worst angle",
@@ -217,9 +217,10 @@ def headline() -> str:
         ],
         [
             "ISBI 2012, cells",
-            f"V_rand {value('isbi2012.v_rand'):.3f}, V_info {value('isbi2012.v_info'):.3f} (pretrained: `isbi2012`)",
+            f"V_rand {value('isbi.sfcnn.best.v_rand'):.3f}, V_info {value('isbi.sfcnn.best.v_info'):.3f} (pretrained: "
+            "`isbi2012-affinities`)",
             "0.987, 0.991 (paper)",
-            "4 held-out training slices, also used to select the epoch; paper: hidden test labels",
+            "4 held-out training slices; paper: hidden test labels",
         ],
         [
             "quarter turns, relative error",

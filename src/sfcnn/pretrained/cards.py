@@ -104,18 +104,18 @@ FACTS = {
         ),
         commands=(
             "sfcnn data fetch mnist --data data",
-            "sfcnn classify train --config src/sfcnn/experiments/configs/mnist-rot-half.yaml --data data "
-            "--out runs/half",
-            "sfcnn classify pose runs/half --data data",
-            "sfcnn classify evaluate runs/half --data data --out runs/half/test.json",
-            "python -m sfcnn.pretrained.ship runs/half mnist-rot --scores runs/half/test.json",
+            "sfcnn classify train --config src/sfcnn/experiments/configs/mnist-rot-best.yaml --data data "
+            "--out runs/best",
+            "sfcnn classify pose runs/best --data data",
+            "sfcnn classify evaluate runs/best --data data --out runs/best/test.json",
+            "python -m sfcnn.pretrained.ship runs/best mnist-rot --scores runs/best/test.json --half",
         ),
     ),
     "mnist-rot-plain": Facts(
         purpose="a plain CNN for rotated digits, as a baseline for mnist-rot",
         data="As for mnist-rot: the first 12,000 digits of MNIST (LeCun, Cortes, Burges 1998), each rotated by an "
         "angle uniform in [0°, 360°), and rotated again at random in training. It has as many parameters as mnist-rot "
-        "and was trained with the same recipe, but for 8 epochs instead of 12.",
+        "and was trained with the same recipe, but for 8 epochs instead of 16.",
         licence=_MNIST_LICENCE,
         limits=(
             "It is only a baseline: mnist-rot is more accurate.",
