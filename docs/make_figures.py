@@ -254,7 +254,7 @@ def atoms_figure(kernel_size: int = KERNEL) -> "Figure":
 
 
 #: The filter in the figure: a channel of the first layer of the pretrained network for digits.
-CHANNEL = 1
+CHANNEL = 4
 
 
 def filter_figure() -> "Figure":

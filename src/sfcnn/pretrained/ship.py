@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import yaml
 
+from sfcnn.classification.pose import POSE_FILE, digest
 from sfcnn.experiments.isbi_rows import best_method
 from sfcnn.io.files import new_file, write_json
 from sfcnn.io.runs import read_run
@@ -72,7 +73,7 @@ def ship(
             with new_file(target / file) as temporary:
                 shutil.copyfile(path, temporary)
         if half:
-            _halve(target / "best.safetensors")
+            _halve(target)
     _write_text(target / "config.yaml", _without_paths(run / "config.yaml"))
     sizes = {path.name: path.stat().st_size for path in target.iterdir() if path.name in (*FILES, "config.yaml")}
     card = make_card(name, FACTS[name], task, result, measured, sizes)
@@ -147,11 +148,17 @@ def _without_paths(config: Path) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
-def _halve(path: Path) -> None:
-    """Store the floats of a network with 16 bits; integers and the bases of its layers are unchanged."""
+def _halve(directory: Path) -> None:
+    """Store the floats of a network with 16 bits; integers and the bases of its layers are unchanged.
+
+    A read-out of angles, which belongs to these weights, is made to belong to the rounded ones.
+    """
+    path, pose = directory / "best.safetensors", directory / POSE_FILE
     state = read_state(path)
     model = {key: value.half() if value.dtype == torch.float32 else value for key, value in state.pop("model").items()}
     write_state(path, {"model": model, **state})
+    if pose.exists():
+        write_state(pose, {**read_state(pose), "network": digest(path)})
 
 
 def _read_json(path: Path) -> Any:
