@@ -69,7 +69,7 @@ FACTS = {
         commands=(
             "sfcnn experiment isbi --config results/isbi.yaml --data data --out experiments/isbi",
             "python -m sfcnn.pretrained.ship experiments/isbi/runs/steerable-slices21-24-s0 isbi2012-affinities "
-            "--scores experiments/isbi/isbi.json",
+            "--scores experiments/isbi/isbi.json --half",
         ),
     ),
     "isbi2012-plain": Facts(
