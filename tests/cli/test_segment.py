@@ -162,7 +162,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(interior: np.ndarray, memb
     assert "pass it too" in fails(*plain, "--slice", "0")
     assert "must be a .png file, got overlay.jpg" in fails(*plain, "--overlay", "overlay.jpg")
     assert "output mine.json exists" in fails(*plain, "--out", "mine.json")
-    assert "choose one of train, predict, cells, train-edges, score" in fails("segment")
+    assert "choose one of train, predict, cells, train-edges, tune, score" in fails("segment")
     assert Path("mine.json").read_text() == "my own"
     assert not {"scores.json", "overlay.png"} & files()
 
