@@ -222,7 +222,7 @@ def test_the_comparison_chooses_on_some_slices_and_scores_others() -> None:
         assert (row.scores.v_rand, row.scores.v_info) == (reported.v_rand, reported.v_info)
         assert score_labels(row.cells, scored_on.truth).v_rand == row.scores.v_rand
     best = {method: row.scores.v_rand.best for method, row in table.items()}
-    assert min(best[method] for method in BY_AFFINITIES) > max(best["threshold"], best["multicut"])
+    assert best["multicut"] < min(best[method] for method in BY_AFFINITIES)  # long pairs help
     without = replace(scored_on, affinities=None)
     assert list(compare_methods(chosen_on, without, ("threshold", "mutex-watershed"))) == ["threshold"]
 
