@@ -64,6 +64,15 @@ def rotate(maps: Tensor, angle: float, mode: str = "bicubic") -> Tensor:
     return turned.reshape(maps.shape)
 
 
+def inverse_rotations(angles: Tensor) -> Tensor:
+    """ρ_{−φ} for each angle φ, in the coordinates of `grid_sample`, x to the right and y down: (B,) → (B, 2, 2).
+
+    A map sampled at the points ρ_{−φ} x is rotated by φ. That y points down reverses the sense of rotation.
+    """
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
+
+
 def reflect(maps: Tensor) -> Tensor:
     """m: exchange left and right of maps (…, H, W).
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sfcnn.group import ground as ground
+from sfcnn.group import inverse_rotations
 
 #: Random rotations of training images.
 AUGMENTATIONS = ("none", "quarter-turns", "eighth-turns", "continuous", "between-orientations")
@@ -116,9 +117,7 @@ def move_each(images: Tensor, offsets: Tensor) -> Tensor:
 
 def _resample(images: Tensor, angles: Tensor, shifts: Tensor, mode: str) -> Tensor:
     """Sample each image at the points ρ_{−φ} (x − t), in coordinates in which it has side length 2."""
-    cos, sin = angles.cos(), angles.sin()
-    # The grid's y axis points down, which reverses the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
-    matrices = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
+    matrices = inverse_rotations(angles)
     moved = -matrices @ (shifts * (2 / images.shape[-1])).unsqueeze(-1)
     matrices = torch.cat([matrices, moved], -1).to(images.dtype)  # (B, 2, 3)
     grid = F.affine_grid(matrices, list(images.shape), align_corners=False)

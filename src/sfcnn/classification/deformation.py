@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sfcnn.classification.augmentation import RESAMPLINGS
+from sfcnn.group import inverse_rotations
 
 _BEND_SCALE = 7  # pixels between nodes of the field: about a third of a digit
 
@@ -58,7 +59,8 @@ def centre_bends(images: Tensor, angles: Tensor, stretches: Tensor, bends: Tenso
     """
     without = _centres(deform_each(images, angles, stretches, torch.zeros_like(bends)))
     moved = _centres(deform_each(images, angles, stretches, bends)) - without
-    return bends + (stretches @ _turns(angles, stretches) @ moved.to(stretches)[..., None])[:, None, None, :, 0]
+    sampled = stretches @ inverse_rotations(angles).to(stretches) @ moved.to(stretches)[..., None]  # (B, 2, 1)
+    return bends + sampled[:, None, None, :, 0]
 
 
 def _centres(images: Tensor) -> Tensor:
@@ -67,12 +69,6 @@ def _centres(images: Tensor) -> Tensor:
     axis = torch.arange(mass.shape[-1], dtype=mass.dtype, device=mass.device) - (mass.shape[-1] - 1) / 2
     moments = torch.stack([(mass * axis).sum((1, 2)), (mass * axis[:, None]).sum((1, 2))], dim=-1)
     return moments / mass.sum((1, 2)).clamp_min(1e-6)[:, None]
-
-
-def _turns(angles: Tensor, like: Tensor) -> Tensor:
-    """ρ_{−φ} as matrices (B, 2, 2); the y axis points down, which reverses the sense of rotation."""
-    cos, sin = angles.cos(), angles.sin()
-    return torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2).to(like)
 
 
 def deform_each(images: Tensor, angles: Tensor, stretches: Tensor, bends: Tensor, mode: str = "bilinear") -> Tensor:
@@ -96,7 +92,7 @@ def deform_each(images: Tensor, angles: Tensor, stretches: Tensor, bends: Tensor
     for name, shape in expected.items():
         if tuple(given[name].shape) != shape:
             raise ValueError(f"expected {name} {shape} for {count} images, got {tuple(given[name].shape)}")
-    matrices = F.pad(stretches @ _turns(angles, stretches), (0, 1))  # (B, 2, 3), without a shift
+    matrices = F.pad(stretches @ inverse_rotations(angles).to(stretches), (0, 1))  # (B, 2, 3), without a shift
     grid = F.affine_grid(matrices, list(images.shape), align_corners=False) + bends.to(stretches) * (2 / side)
     found = F.grid_sample(images, grid.to(images.dtype), mode=mode, padding_mode="zeros", align_corners=False)
     # The range includes the zeros of the padding.

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from kornia.filters import gaussian_blur2d
 from torch import Tensor
 
+from sfcnn.group import inverse_rotations
+
 
 @dataclass(frozen=True)
 class CropConfig:
@@ -126,10 +128,7 @@ def deform(maps: Tensor, bends: Tensor, angles: Tensor | None = None, *, discret
     still = torch.eye(2, 3, dtype=maps.dtype, device=maps.device).expand(count, 2, 3)
     points = F.affine_grid(still, [count, 1, size, size], align_corners=False) + bends * (2 / size)
     if angles is not None:
-        cos, sin = angles.to(maps).cos(), angles.to(maps).sin()
-        # The grid's y axis points down, which reverses the sense of rotation: ρ_{−φ} is (cos, −sin; sin, cos) here.
-        turns = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
-        points = torch.einsum("bij, bxyj -> bxyi", turns, points)
+        points = torch.einsum("bij, bxyj -> bxyi", inverse_rotations(angles.to(maps)), points)
     points = points * (size / whole)
     kinds = maps.split([maps.shape[1] - discrete, discrete], dim=1)
     found = [

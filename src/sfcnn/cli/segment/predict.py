@@ -130,9 +130,10 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
 def _use_forest(arguments: argparse.Namespace) -> None:
     """A forest that was asked for needs a multicut, even if another method was tuned for the network."""
     if arguments.forest is not None and arguments.method is None:
+        from sfcnn.cells.apply import SETTINGS_FILE
         from sfcnn.pretrained import find_run
 
-        if (find_run(arguments.run) / "cells.yaml").is_file():
+        if (find_run(arguments.run) / SETTINGS_FILE).is_file():
             arguments.method = "multicut"
 
 
