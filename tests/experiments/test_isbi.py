@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from experiments.conftest import small_result
-from sfcnn.cells import segment
-from sfcnn.cells.scoring import score_labels, score_probabilities
+from sfcnn.cells import choose_settings, predict_slices, segment
+from sfcnn.cells.scoring import score_labels, score_probabilities, truth_cells
 from sfcnn.experiments.isbi import EXPERIMENT, IsbiConfig, draw, runs, table
 from sfcnn.experiments.isbi_rows import METHODS, best_method
 from sfcnn.experiments.sweep import Result, run_sweep, summarize
@@ -98,6 +98,19 @@ def test_the_scores_are_those_of_the_files_that_are_left(done: tuple[Path, list[
             assert found["slices"]["v_info"] == list(scores.v_info.slices)
         best = read_labels(files / f"cells-{best_method([test])}.tif")
         np.testing.assert_array_equal(segment(load(files), np.concatenate(slices.images[9:])).labels, best)
+
+
+def test_settings_are_chosen_on_slices_that_are_not_scored(done: tuple[Path, list[Result]]) -> None:
+    directory, results = done
+    slices = load_slices(SETTINGS.train.images)
+    images = np.stack([image[0].numpy() for image in slices.images])[7:9]
+    truth = truth_cells(np.stack([mask.numpy() == 0 for mask in slices.masks]))[7:9]
+    for result in results:
+        network = load(directory / "runs" / result["name"])
+        expected = choose_settings(predict_slices(network, images, truth))
+        for method, found in expected.items():
+            kept = result["tests"][0]["scores"][method]
+            assert (kept["settings"], kept["chosen_v_rand"]) == (found.settings, found.scores.v_rand.best)
 
 
 def test_steps_and_threads_are_recorded(done: tuple[Path, list[Result]]) -> None:
