@@ -169,5 +169,39 @@ def test_networks_without_affinities_say_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not predict affinities: train a network with"):
         network.predict_affinities(RANDOM.random((20, 20)))
     pairs = make_run(tmp_path / "pairs", replace(MODEL, affinities=(1.0,)))
-    with pytest.raises(ValueError, match=r"expected an image \(H, W\), got shape \(2, 20, 20\)"):
+    with pytest.raises(ValueError, match=r"or slices .*, got shape \(2, 20, 20\) and z = None"):
         pairs.predict_affinities(RANDOM.random((2, 20, 20)))
+
+
+def test_networks_see_neighbouring_slices(tmp_path: Path) -> None:
+    model = replace(MODEL, affinities=(1.0,))
+    network = make_run(tmp_path, model, neighbours=1)
+    stack = RANDOM.random((4, 24, 20)).astype(np.float32)
+    found = network.predict(stack)
+    for z, near in enumerate(([0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 3])):
+        seen = torch.cat([standardize(torch.from_numpy(stack[index]))[None] for index in near])
+        np.testing.assert_allclose(found[z], predict_image(network.network, seen, margin=4)[0], atol=1e-6)
+        pairs = network.predict_affinities(stack, z=z)
+        np.testing.assert_allclose(pairs.probabilities, found[z], atol=1e-6)
+    np.testing.assert_array_equal(network.predict(stack, only=[2]), found[2:3])
+    np.testing.assert_array_equal(network.predict(stack[0]), network.predict(stack[[0, 0, 0]], only=[1])[0])
+    changed = stack.copy()
+    changed[3] = RANDOM.random((24, 20))
+    different = np.abs(network.predict(changed) - found).max((1, 2)) > 1e-6
+    assert different.tolist() == [False, False, True, True]
+    for wrong, message in (
+        (lambda: network.predict(stack[0], only=[0]), "only chooses slices of a stack"),
+        (lambda: network.predict(stack, only=[4]), r"slice 4 is not in a stack of 4 slices, expected 0 … 3"),
+        (lambda: network.predict_affinities(stack[0], z=0), "expected an image"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
+def test_turned_stacks_give_turned_predictions(tmp_path: Path) -> None:
+    network = make_run(tmp_path, replace(MODEL, affinities=(1.0, 3.0)), neighbours=2)
+    stack = RANDOM.random((3, 24, 24)).astype(np.float32)
+    turned = np.rot90(stack, axes=(1, 2)).copy()
+    np.testing.assert_allclose(network.predict(turned), np.rot90(network.predict(stack), axes=(1, 2)), atol=1e-5)
+    found, expected = (network.predict_affinities(images, z=1).affinities for images in (turned, stack))
+    np.testing.assert_allclose(found, turn_affinities(torch.from_numpy(expected), 1), atol=1e-5)

@@ -19,6 +19,7 @@ from sfcnn.io.pixelsize import read_pixel_size
 from sfcnn.io.settings import read_settings
 from sfcnn.io.stacks import TIFF, as_fraction, as_writable_labels, read_image, read_stack, write_stacks
 from sfcnn.segmentation import Segmenter
+from sfcnn.segmentation.neighbours import window
 from sfcnn.segmentation.predict import resize
 
 #: Networks with this single class produce cells by default.
@@ -38,13 +39,20 @@ class Segmentation:
 
 
 def segment(
-    network: Segmenter, images: ArrayLike, *, cells: bool | None = None, stack: bool = False, **options: Any
+    network: Segmenter,
+    images: ArrayLike,
+    *,
+    only: Sequence[int] | None = None,
+    cells: bool | None = None,
+    stack: bool = False,
+    **options: Any,
 ) -> Segmentation:
     """Segment an image or slices: probabilities, and the cells between membranes or the class of each pixel.
 
     Args:
         network: from `sfcnn.load`.
         images: (H, W) or (Z, H, W), from 0 (black) to 1 (white); RGB with a last axis of 3.
+        only: indices of the slices to segment, by default all; the others are neighbours that the network may see.
         cells: whether to find cells; by default, if the network predicts membranes.
         stack: link cells across slices (`sfcnn.cells.linking`), so that a cell has the same label in all of them.
         options: options of `Segmenter.predict`; `forest`, a `Forest` or None, by default the one in the network's run;
@@ -66,12 +74,13 @@ def segment(
     if settings is not None and settings.method not in BY_SUPERPIXELS:
         forest = None
     if settings is not None and settings.method in BY_AFFINITIES and wants_cells(network, cells):
-        found = _by_affinities(network, np.asarray(images, np.float32), settings, forest, **options)
+        found = _by_affinities(network, np.asarray(images, np.float32), settings, forest, only=only, **options)
         return _linked(found) if stack else found
-    probabilities = network.predict(images, **options)
+    probabilities = network.predict(images, only=only, **options)
     if wants_cells(network, cells):
         scale = network.scale(options.get("pixel_size", 0.0))
-        raw = 1 - np.asarray(images) if options.get("invert") else np.asarray(images)
+        raw = np.asarray(images) if only is None else np.asarray(images)[list(only)]
+        raw = 1 - raw if options.get("invert") else raw
         found = Segmentation(probabilities, _cells(probabilities, raw, forest, scale, settings))
         return _linked(found) if stack else found
     if len(network.classes) == 1:
@@ -156,6 +165,7 @@ def _by_affinities(
     settings: CellsConfig,
     forest: Forest | None,
     *,
+    only: Sequence[int] | None = None,
     pixel_size: float = 0.0,
     progress: Callable[[float], None] = lambda done: None,
     **options: Any,
@@ -164,24 +174,29 @@ def _by_affinities(
     check_method(network, settings)
     radii = network.config.model.affinities
     colours = network.channels == 3 and images.shape[-1] == 3
-    slices = images if images.ndim - colours == 3 else images[None]
+    single = images.ndim - colours == 2
+    slices = images[None] if single else images
+    chosen = range(len(slices)) if only is None else only
     scale, found = network.scale(pixel_size), []
-    for number, image in enumerate(slices):
-        planes = np.moveaxis(image, -1, 0) if colours else image
+    for number, z in enumerate(chosen):
+        seen = slices[window(z, len(slices), network.neighbours)]
+        planes = np.moveaxis(seen, -1, -3) if colours else seen
         sides = planes.shape[-2:]
-        small = _resized(planes, [max(1, round(scale * side)) for side in sides])
+        planes = _resized(planes, [max(1, round(scale * side)) for side in sides])
         membranes, values = network.predict_affinities(
-            np.moveaxis(small, 0, -1) if colours else small,
-            progress=lambda done, number=number: progress((number + done) / len(slices)),  # type: ignore[misc]
+            np.moveaxis(planes, -3, -1) if colours else planes,
+            z=network.neighbours,
+            progress=lambda done, number=number: progress((number + done) / len(chosen)),  # type: ignore[misc]
             **options,
         )
+        small = planes[network.neighbours]
         raw = (1 - small if options.get("invert") else small) if forest is not None and forest.needs_raw else None
         labels = find_cells(membranes, settings, forest, raw, affinities=Affinities(values, radii))
         found.append((_resized(membranes, sides).clip(0, 1), _stretched(labels, sides)))
     probabilities, cells = (np.stack(parts) for parts in zip(*found, strict=True))
     for last, this in pairwise(cells):
         this += last.max()  # labels are unique across slices
-    return Segmentation(probabilities, cells) if slices is images else Segmentation(probabilities[0], cells[0])
+    return Segmentation(probabilities[0], cells[0]) if single else Segmentation(probabilities, cells)
 
 
 def _stretched(labels: NDArray[np.int64], sides: Sequence[int]) -> NDArray[np.int64]:

@@ -47,14 +47,22 @@ class MethodScore:
 
 
 def predict_slices(
-    network: Segmenter, images: NDArray[np.floating], truth: Labels, average: str = "none"
+    network: Segmenter,
+    images: NDArray[np.floating],
+    truth: Labels,
+    average: str = "none",
+    only: Sequence[int] | None = None,
 ) -> Prediction:
-    """A network's prediction for images (Z, H, W) with known cells, with affinities if it predicts any."""
+    """A network's prediction for images (Z, H, W) with known cells, with affinities if it predicts any.
+
+    `only` names the slices to predict, by default all; the others are neighbours that the network may see.
+    """
+    chosen = list(range(len(images)) if only is None else only)
     if not network.config.model.affinities:
-        return Prediction(network.predict(images, average=average), truth, images=images)
-    found = [network.predict_affinities(image, average=average) for image in images]
+        return Prediction(network.predict(images, only=chosen, average=average), truth[chosen], images=images[chosen])
+    found = [network.predict_affinities(images, z=z, average=average) for z in chosen]
     pairs = Affinities(np.stack([one.affinities for one in found]), network.config.model.affinities)
-    return Prediction(np.stack([one.probabilities for one in found]), truth, pairs, images)
+    return Prediction(np.stack([one.probabilities for one in found]), truth[chosen], pairs, images[chosen])
 
 
 def candidates(method: str, settings: CellsConfig | None = None) -> dict[str, CellsConfig]:

@@ -127,9 +127,7 @@ def measure(run: SweepRun, directory: Path, data: Path | None) -> Result:
     network = load(directory)
     tests = []
     for average in run.test["averages"]:
-        chosen_on, scored_on = (
-            predict_slices(network, images[part], truth[part], average) for part in (chosen, scored)
-        )
+        chosen_on, scored_on = (predict_slices(network, images, truth, average, only=part) for part in (chosen, scored))
         compared = compare_methods(chosen_on, scored_on, forest=ForestConfig(trees=run.test["trees"]))
         pixels = score_probabilities(1 - scored_on.probabilities, scored_on.truth)
         assert pixels.pixel_error is not None  # only label images lack it

@@ -14,6 +14,7 @@ from sfcnn.train.config import OptimizationConfig, check_at_least, check_choice
 #: Where images come from.
 SOURCES = ("synthetic", "isbi", "stack", "pairs")
 
+_MOST_NEIGHBOURS = 16  # thicker stacks are volumes, which need filters in three dimensions
 _MOST_LEVELS = 16  # halving an image more often than this leaves nothing of it
 
 
@@ -86,6 +87,7 @@ class SlicesConfig:
         channels: number of image channels, 1 for grey and 3 for RGB; 0 takes it from the files
         pixel_size: in micrometres; 0 takes it from the files
         train: number of slices to train on, the first of those that are not held out; 0 for all
+        neighbours: number of slices above and below each slice that the network also sees, for stacks of thin sections
         validation: number of held-out slices that select the best epoch
         validation_from: number of the first of them, counted from 1; 0 takes the last ones
         test: number of slices that are neither trained on nor used to select the epoch
@@ -110,6 +112,7 @@ class SlicesConfig:
     seed: int = 0
     label_masks: bool = False
     train: int = 0
+    neighbours: int = 0
 
     def __post_init__(self) -> None:
         """Check that everything the source needs is given."""
@@ -124,7 +127,13 @@ class SlicesConfig:
         if self.label_masks and self.invert_masks:
             raise ValueError("images.invert_masks is for two-valued masks; label images are 0 on membranes")
         check_at_least(self, 1, "validation")
-        check_at_least(self, 0, "train", "validation_from", "test", "test_from", "pixel_size")
+        check_at_least(self, 0, "train", "validation_from", "test", "test_from", "pixel_size", "neighbours")
+        if self.neighbours > _MOST_NEIGHBOURS:
+            raise ValueError(f"images.neighbours must be at most {_MOST_NEIGHBOURS}, got {self.neighbours}")
+        if self.neighbours and self.source == "pairs":
+            raise ValueError(
+                "images.neighbours is for the slices of a stack, but the images of source 'pairs' are unrelated"
+            )
         if len(set(self.classes)) < len(self.classes):
             raise ValueError(f"class names must be distinct, got {list(self.classes)}")
         check_seed(self.seed)

@@ -10,6 +10,7 @@ from kornia.filters import gaussian_blur2d
 from torch import Tensor
 
 from sfcnn.group import inverse_rotations
+from sfcnn.segmentation.neighbours import without_neighbours
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class CropConfig:
         reflect: flip half of the crops
         bend: typical displacement of the elastic deformation, in pixels; 0 for none
         bend_scale: number of pixels over which the displacement varies
+        contrast: change contrast and brightness at random, each by up to about this fraction of an image's standard
+            deviation, independently for each channel and neighbouring slice
+        noise: add noise, with a standard deviation of up to this fraction of the image's, drawn for each crop
+        alone: fraction of crops whose neighbouring slices are replaced by the slice itself, so that a network trained
+            with images.neighbours also works on single images
     """
 
     size: int = 256
@@ -34,6 +40,9 @@ class CropConfig:
     reflect: bool = True
     bend: float = 3.0
     bend_scale: float = 12.0
+    contrast: float = 0.0
+    noise: float = 0.0
+    alone: float = 0.0
 
     def __post_init__(self) -> None:
         """Check that every number makes sense."""
@@ -45,6 +54,9 @@ class CropConfig:
             raise ValueError(f"bend must be at least 0 and bend_scale above 0, got {self.bend} and {self.bend_scale}")
         if self.any_angle and not self.rotate:
             raise ValueError("any_angle rotates crops, so rotate must not be false")
+        for name in ("contrast", "noise", "alone"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be at least 0 and at most 1, got {getattr(self, name)}")
 
     @property
     def window(self) -> int:
@@ -71,12 +83,13 @@ def random_crops(
     config: CropConfig,
     generator: torch.Generator,
     labels: Sequence[Tensor] | None = None,
+    neighbours: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Images (C, H, W), masks (H, W) → crops (count, C, S + 2M, S + 2M), masks (count, S, S), from one generator.
 
     S is `config.size` and M is `config.margin`. Masks have no margin, because the network crops it from its output.
     Masks hold the class numbers 0, …, `classes` − 1. If label images (H, W) are given, the second result holds masks
-    and labels, (count, 2, S, S).
+    and labels, (count, 2, S, S). `neighbours` states how many slices on each side are among the channels.
     """
     side = config.window
     parts = []
@@ -99,6 +112,10 @@ def random_crops(
     pictures, shares, cells = crops.split([crops.shape[1] - classes - discrete, classes, discrete], dim=1)
     found = shares.argmax(1)
     targets = torch.cat([found[:, None], cells.long()], dim=1) if discrete else found
+    if config.alone:
+        pictures = without_neighbours(pictures, neighbours, torch.rand(count, generator=generator) < config.alone)
+    if config.contrast or config.noise:
+        pictures = vary_brightness(pictures, config.contrast, config.noise, generator)
     return F.pad(pictures, (config.margin,) * 4, mode="reflect"), targets
 
 
@@ -110,6 +127,22 @@ def random_bends(pixels: float, scale: float, count: int, size: int, generator: 
     # Smoothing uniform noise (standard deviation 1/√3) with a Gaussian scales its deviation by 1/(2 √π σ).
     deviation = 1 / (math.sqrt(3) * 2 * math.sqrt(math.pi) * scale)
     return smooth.movedim(1, -1) * (pixels / deviation)
+
+
+def vary_brightness(crops: Tensor, contrast: float, noise: float, generator: torch.Generator) -> Tensor:
+    """x ↦ e^a x + b + s ε with a, b uniform in ±contrast per channel, s in [0, noise] per crop, ε standard normal.
+
+    Crops (B, C, H, W) come from standardised images, so that all of these are fractions of a standard deviation.
+
+    >>> crops = torch.ones(1, 2, 4, 4)
+    >>> varied = vary_brightness(crops, 0.2, 0.0, torch.Generator().manual_seed(0))
+    >>> bool((varied.amax((2, 3)) == varied.amin((2, 3))).all()), bool((varied != crops).all())
+    (True, True)
+    """
+    draws = torch.rand(2, *crops.shape[:2], 1, 1, generator=generator) * 2 - 1
+    strength = torch.rand(len(crops), 1, 1, 1, generator=generator) * noise
+    grain = torch.randn(crops.shape, generator=generator)
+    return crops * (contrast * draws[0]).exp() + contrast * draws[1] + strength * grain
 
 
 def deform(maps: Tensor, bends: Tensor, angles: Tensor | None = None, *, discrete: int = 0) -> Tensor:

@@ -17,7 +17,7 @@ def build_network(config: SegmentationConfig) -> UNet:
     """
     model, images = config.model, config.images
     sizes = {
-        "in_channels": images.channels or 1,
+        "in_channels": (images.channels or 1) * (2 * images.neighbours + 1),
         "classes": max(1, len(images.classes)),
         "channels": model.channels,
         "levels": model.levels,

@@ -20,6 +20,7 @@ from sfcnn.segmentation.affinities import Offsets, average_pairs
 from sfcnn.segmentation.config import SegmentationConfig, from_version_1
 from sfcnn.segmentation.crops import standardize
 from sfcnn.segmentation.data import as_channels
+from sfcnn.segmentation.neighbours import window
 from sfcnn.segmentation.network import build_network
 from sfcnn.segmentation.offsets import oriented_offsets
 from sfcnn.segmentation.tiles import coarsest_pixel, predict_image
@@ -54,6 +55,11 @@ class Segmenter:
         return self.config.images.channels or 1
 
     @property
+    def neighbours(self) -> int:
+        """The number of slices above and below each slice that the network also sees, 0 if it sees only the slice."""
+        return self.config.images.neighbours
+
+    @property
     def device(self) -> torch.device:
         """The device that the network runs on."""
         return next(self.network.parameters()).device
@@ -62,6 +68,7 @@ class Segmenter:
         self,
         images: ArrayLike,
         *,
+        only: Sequence[int] | None = None,
         invert: bool = False,
         pixel_size: float = 0.0,
         average: str = "none",
@@ -75,34 +82,33 @@ class Segmenter:
 
         Args:
             images: brightness from 0 (black) to 1 (white).
+            only: indices of the slices to predict, by default all; a network trained with neighbouring slices also sees
+                those next to them. A single image is its own neighbour.
             invert: swap black and white, for images whose contrast is opposite to the training images.
             pixel_size: in micrometres; images whose pixel size differs from the training images are rescaled.
             average, tile, halo: see `sfcnn.segmentation.tiles.predict_image`.
             progress: called with the fraction that is done.
         """
-        array = np.asarray(images, dtype=np.float32)
-        colours = array.ndim > 2 and array.shape[-1] == 3 and self.channels == 3
-        if array.ndim - colours not in (2, 3) or not array.size:
-            expected = "(H, W) or (Z, H, W)" + (", with a last axis of 3 for colours" if self.channels == 3 else "")
-            raise ValueError(f"expected an image or slices {expected}, got shape {array.shape}")
-        slices = array if array.ndim - colours == 3 else array[None]
+        slices, single = self._slices(images)
+        if single and only is not None:
+            raise ValueError(f"only chooses slices of a stack (Z, H, W), got one image of shape {slices.shape[1:]}")
+        chosen = range(len(slices)) if only is None else only
         scale = self.scale(pixel_size)
         found = []
-        for number, image in enumerate(slices):
-            maps = torch.from_numpy(as_channels(1 - image if invert else image, self.channels))
-            sides = [max(1, round(scale * side)) for side in maps.shape[-2:]]
+        for number, z in enumerate(chosen):
+            maps = self._maps(slices, z, scale, invert=invert)
             answer = predict_image(
                 self.network,
-                self._prepare(resize(maps, sides)),
+                maps,
                 average=average,
                 tile=tile,
                 margin=self.config.crops.margin,
                 halo=halo,
-                progress=lambda done, number=number: progress((number + done) / len(slices)),  # type: ignore[misc]
+                progress=lambda done, number=number: progress((number + done) / len(chosen)),  # type: ignore[misc]
             )
-            answer = resize(answer, maps.shape[-2:])
+            answer = resize(answer, slices.shape[1:3])
             found.append(answer[0].numpy() if len(answer) == 1 else answer.numpy())
-        return np.stack(found) if array.ndim - colours == 3 else found[0]
+        return found[0] if single else np.stack(found)
 
     @property
     def offsets(self) -> Offsets:
@@ -115,15 +121,16 @@ class Segmenter:
 
     def predict_affinities(
         self,
-        image: ArrayLike,
+        images: ArrayLike,
         *,
+        z: int | None = None,
         invert: bool = False,
         average: str = "none",
         tile: int | None = None,
         halo: int | None = None,
         progress: Callable[[float], None] = lambda done: None,
     ) -> AffinityPrediction:
-        """Probabilities and affinities of one image (H, W), or of an RGB image (H, W, 3).
+        """Probabilities and affinities of an image (H, W), or of slice z of a stack (Z, H, W); RGB as in `predict`.
 
         If Λ is even, both ends of a pair get the mean of their two predictions. Offsets are in pixels of the training
         images, so images are not rescaled here. The values of pairs that leave the image are meaningless.
@@ -131,14 +138,13 @@ class Segmenter:
         The arguments are those of `predict`.
         """
         offsets = self.offsets
-        array = np.asarray(image, dtype=np.float32)
-        colours = self.channels == 3 and array.shape[2:] == (3,)
-        if array.ndim - colours != 2 or not array.size:
-            expected = "(H, W)" + (" or (H, W, 3)" if self.channels == 3 else "")
-            raise ValueError(f"expected an image {expected}, got shape {array.shape}")
+        slices, single = self._slices(images)
+        if single != (z is None):
+            expected = "an image (H, W), or slices (Z, H, W) and the number z of one of them"
+            raise ValueError(f"expected {expected}, got shape {np.shape(images)} and z = {z}")
         maps = predict_image(
             self.network,
-            self._prepare(torch.from_numpy(as_channels(1 - array if invert else array, self.channels))),
+            self._maps(slices, z or 0, 1.0, invert=invert),
             average=average,
             tile=tile,
             margin=self.config.crops.margin,
@@ -167,10 +173,28 @@ class Segmenter:
         """Two noise images (2, C, S, S) to try the network on, a few pixels wide at its coarsest level."""
         unit = coarsest_pixel(self.network)
         side = unit * max(4, 2 * self.config.crops.margin // unit + 2)
-        return torch.rand(2, self.channels, side, side, generator=torch.Generator().manual_seed(0))
+        channels = self.channels * (2 * self.neighbours + 1)
+        return torch.rand(2, channels, side, side, generator=torch.Generator().manual_seed(0))
 
-    def _prepare(self, image: Tensor) -> Tensor:
-        return standardize(image) if self.config.images.standardize else image
+    def _slices(self, images: ArrayLike) -> tuple[NDArray[np.float32], bool]:
+        """Images as slices (Z, H, W) or (Z, H, W, 3), and whether it was a single image."""
+        array = np.asarray(images, dtype=np.float32)
+        colours = array.ndim > 2 and array.shape[-1] == 3 and self.channels == 3
+        if array.ndim - colours not in (2, 3) or not array.size:
+            expected = "(H, W) or (Z, H, W)" + (", with a last axis of 3 for colours" if self.channels == 3 else "")
+            raise ValueError(f"expected an image or slices {expected}, got shape {array.shape}")
+        single = array.ndim - colours == 2
+        return (array[None] if single else array), single
+
+    def _maps(self, slices: NDArray[np.float32], z: int, scale: float, *, invert: bool) -> Tensor:
+        """What the network sees of slice z: the slice and its neighbours, rescaled and standardised."""
+        parts = []
+        for index in window(z, len(slices), self.neighbours):
+            image = 1 - slices[index] if invert else slices[index]
+            maps = torch.from_numpy(as_channels(image, self.channels))
+            maps = resize(maps, [max(1, round(scale * side)) for side in maps.shape[-2:]])
+            parts.append(standardize(maps) if self.config.images.standardize else maps)
+        return torch.cat(parts)
 
 
 def resize(maps: Tensor, sides: Sequence[int]) -> Tensor:

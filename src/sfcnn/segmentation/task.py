@@ -17,6 +17,7 @@ from sfcnn.segmentation.config import SegmentationConfig
 from sfcnn.segmentation.crops import CropConfig, random_crops, standardize
 from sfcnn.segmentation.data import Slices, load_slices, resolve
 from sfcnn.segmentation.losses import affinity_loss, class_weights, pixel_loss, prior_logits
+from sfcnn.segmentation.neighbours import with_neighbours
 from sfcnn.segmentation.network import build_network, start_affinities_at_prior, start_at_prior
 from sfcnn.segmentation.offsets import oriented_offsets
 from sfcnn.train.run import Job, RunResult, train_run
@@ -49,6 +50,7 @@ class SegmentationTask:
         seed: seed of the crops.
         label_smoothing: of the training loss, see `OptimizationConfig`.
         pairs: targets for networks that predict affinities; targets are then masks and label images (B, 2, S, S).
+        neighbours: number of neighbouring slices on each side among the channels of the images.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class SegmentationTask:
         seed: int,
         label_smoothing: float = 0.0,
         pairs: PairTask | None = None,
+        neighbours: int = 0,
     ) -> None:
         self.train, self.held_out = _large_enough(train, crops.window), _large_enough(held_out, crops.size)
         self.train_images, self.validation_images = len(train[0]), len(held_out[0])
@@ -72,7 +75,7 @@ class SegmentationTask:
         self.label_smoothing = label_smoothing
         self.frequencies = class_frequencies(train[1], classes)
         self.weights = class_weights(loss, self.frequencies)
-        self.pairs = pairs
+        self.pairs, self.neighbours = pairs, neighbours
         self.labels, self.held_out_labels = None, None
         if pairs:
             self.labels = _labels_like(pairs.train, train[1], crops.window)
@@ -84,7 +87,9 @@ class SegmentationTask:
             raise ValueError(f"a batch of {self.batch_size} crops cannot be split over {share.processes} processes")
         generator = seeded_generator(self.seed, epoch, step)
         images, masks = self.train
-        inputs, targets = random_crops(images, masks, self.classes, self.batch_size, self.crops, generator, self.labels)
+        inputs, targets = random_crops(
+            images, masks, self.classes, self.batch_size, self.crops, generator, self.labels, self.neighbours
+        )
         mine = slice(share.rank, None, share.processes)
         return inputs[mine], targets[mine]
 
@@ -158,11 +163,11 @@ def class_frequencies(masks: Sequence[Tensor], classes: int) -> Tensor:
 def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
     """Build the task for resolved settings."""
     train, held_out, _ = config.images.split(len(slices.images))
+    images = [standardize(image) if config.images.standardize else image for image in slices.images]
+    images = with_neighbours(images, config.images.neighbours)
 
     def part(indices: list[int]) -> Labelled:
-        images = (slices.images[index] for index in indices)
-        prepared = [standardize(image) if config.images.standardize else image for image in images]
-        return prepared, [slices.masks[index] for index in indices]
+        return [images[index] for index in indices], [slices.masks[index] for index in indices]
 
     pairs = None
     if config.model.affinities:
@@ -180,6 +185,7 @@ def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
         seed=config.seed,
         label_smoothing=config.optimization.label_smoothing,
         pairs=pairs,
+        neighbours=config.images.neighbours,
     )
 
 

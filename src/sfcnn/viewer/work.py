@@ -10,6 +10,7 @@ from sfcnn.cells.apply import run_forest, segment, wants_cells
 from sfcnn.io.runs import read_run
 from sfcnn.pretrained import PRETRAINED, find_run
 from sfcnn.segmentation import load
+from sfcnn.segmentation.neighbours import window
 from sfcnn.viewer.layers import Source, read_images
 
 
@@ -64,9 +65,11 @@ def segment_source(
     probabilities = np.empty(source.shape, np.float32) if one else None
     last = 0
     for number, index in enumerate(np.ndindex(*source.shape[:-2])):
+        z, depth = (index[-1], source.shape[-3]) if index else (0, 1)
         found = segment(
             network,
-            images[number],
+            images[[number - z + near for near in window(z, depth, network.neighbours)]],
+            only=[network.neighbours],
             cells=cells,
             forest=forest,
             invert=options.invert,
@@ -74,9 +77,9 @@ def segment_source(
             average=options.average,
             progress=lambda done, number=number: progress((number + done) / len(images)),
         )
-        labels[index] = found.labels + last
+        labels[index] = found.labels[0] + last
         if cells:  # labels are unique across slices
             last = int(labels[index].max())
         if probabilities is not None:
-            probabilities[index] = found.probabilities
+            probabilities[index] = found.probabilities[0]
     return Found(source, network.classes, probabilities, labels, cells)

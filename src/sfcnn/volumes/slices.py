@@ -18,7 +18,7 @@ from sfcnn.cells.apply import cells_settings, segment
 from sfcnn.cells.linking import Links, link_slices
 from sfcnn.io.zarr_volumes import Pyramid, remove_partial_chunks
 from sfcnn.volumes.plan import Output, Plan
-from sfcnn.volumes.source import read_fraction
+from sfcnn.volumes.source import read_window
 
 #: System errors after which no other slice can be written either.
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO)
@@ -59,22 +59,25 @@ def _segment_slice(plan: Plan, z: int) -> Outcome:
     network = plan.network()
     output = Output(plan)
     try:
-        image = read_fraction(plan.open(), z, plan.source, network.channels)
+        images = read_window(plan.open(), z, plan.source, network)
     except OSError as error:  # affects only this slice; for the output it would affect all
         raise ValueError(str(error)) from error
-    seen = checksum([image])
+    seen = checksum([images])
     done, before, written, _ = read_record(output.slices, z)
     if done and before == seen and _stored(z, output.probabilities, output.own) == written:
         return Outcome(z, kept=True)
     options, forest = dict(plan.options), plan.trees()
     settings = cells_settings(network, options.pop("method"), forest)
-    found = segment(network, image, cells=plan.cells, forest=forest, settings=settings, **options)
-    own = found.labels.astype(np.uint32 if plan.cells else np.uint8)
+    found = segment(
+        network, images, only=[network.neighbours], cells=plan.cells, forest=forest, settings=settings, **options
+    )
+    probabilities = found.probabilities[0]
+    own = found.labels[0].astype(np.uint32 if plan.cells else np.uint8)
     for array in (*output.probabilities.arrays, *output.own.arrays, output.slices):
         remove_partial_chunks(array, plan.out, z)
-    output.probabilities.write(z, found.probabilities)
+    output.probabilities.write(z, probabilities)
     output.own.write(z, own)
-    written = checksum([*output.probabilities.levels(found.probabilities), *output.own.levels(own)])
+    written = checksum([*output.probabilities.levels(probabilities), *output.own.levels(own)])
     output.slices[z] = np.array([1, seen, written, own.max(initial=0)], np.uint32)
     return Outcome(z)
 

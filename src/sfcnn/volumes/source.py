@@ -11,6 +11,8 @@ from sfcnn.io.pages import StackPages
 from sfcnn.io.pixelsize import PixelSize
 from sfcnn.io.stacks import TIFF, as_fraction
 from sfcnn.io.zarr_volumes import MICROMETRES, VoxelSize, ZarrVolume
+from sfcnn.segmentation import Segmenter
+from sfcnn.segmentation.neighbours import window
 
 
 class Slices(Protocol):
@@ -52,3 +54,13 @@ def read_fraction(slices: Slices, z: int, name: object, channels: int) -> NDArra
     if channels == 3 and fraction.ndim == 2:
         return np.repeat(fraction[..., None], 3, axis=-1)
     return fraction
+
+
+def read_window(slices: Slices, z: int, name: object, network: Segmenter) -> NDArray[np.float32]:
+    """Slice z and the n neighbours on each side that the network sees: (2n + 1, H, W), or with a last axis of 3.
+
+    Slices beyond the ends of the volume are repeated, as in training.
+    """
+    places = window(z, slices.shape[0], network.neighbours)
+    found = {index: read_fraction(slices, index, name, network.channels) for index in set(places)}
+    return np.stack([found[index] for index in places])
