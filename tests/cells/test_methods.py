@@ -260,6 +260,23 @@ def test_predictions_of_slices_are_those_of_the_network(radii: tuple[float, ...]
     np.testing.assert_array_equal(found.affinities[1].values, one)
 
 
+@pytest.mark.parametrize("radii", [(), (1.0, 3.0)])
+def test_slices_that_are_not_predicted_are_neighbours(radii: tuple[float, ...], tmp_path: Path) -> None:
+    model = UNetConfig(orientations=4, channels=2, levels=2, input_kernel_size=3, kernel_size=3, affinities=radii)
+    network = make_run(tmp_path, model, neighbours=1)
+    images = np.stack([make_texture((40, 48), 8, seed=seed).probabilities for seed in range(3)])
+    truth = np.arange(3)[:, None, None] * np.ones(images.shape, np.int64)
+    found = predict_slices(network, images, truth, only=[1, 2])
+    np.testing.assert_array_equal(found.probabilities, network.predict(images)[1:])
+    np.testing.assert_array_equal(found.truth, truth[1:])
+    np.testing.assert_array_equal(found.images, images[1:])
+    assert not np.allclose(found.probabilities, network.predict(images[1:]))
+    settings = CellsConfig(method="mutex-watershed" if radii else "multicut")
+    whole, part = (segment(network, images, settings=settings, only=only) for only in (None, [1]))
+    np.testing.assert_array_equal(part.probabilities, whole.probabilities[1:2])
+    assert as_partition(part.labels[0]) == as_partition(whole.labels[1])
+
+
 def test_a_network_without_affinities_says_so_and_its_forest_is_for_superpixels_only() -> None:
     network = load("isbi2012")
     image = make_texture((64, 64), 8, seed=1).probabilities

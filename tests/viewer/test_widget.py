@@ -69,6 +69,30 @@ def test_the_visible_slice_alone(viewer: Any, widget: Any, segment: Segment, run
     np.testing.assert_allclose(labels.data_to_world((0, 2, 3)), layer.data_to_world((1, 2, 3)))
 
 
+def test_networks_that_see_neighbours_see_them_in_the_viewer(
+    viewer: Any, widget: Any, segment: Segment, run: Any
+) -> None:
+    network = run(neighbours=1)
+    expected = network.predict(STACK / np.float32(255))
+    viewer.add_image(np.stack([STACK, STACK[::-1]]), name="em")
+    segment()
+    np.testing.assert_allclose(viewer.layers["em membranes"].data[0], expected, atol=1e-6)
+    reverse = network.predict(STACK[::-1] / np.float32(255))
+    np.testing.assert_allclose(viewer.layers["em membranes"].data[1], reverse, atol=1e-6)
+    viewer.dims.set_current_step(0, 1)
+    widget.slice_only.value = True
+    for z in range(3):
+        viewer.dims.set_current_step(1, z)
+        segment()
+        np.testing.assert_allclose(viewer.layers[-2].data, reverse[None, [z]], atol=1e-6)
+    viewer.layers.clear()
+    viewer.add_image(STACK[0], name="one")
+    widget.slice_only.value = False
+    segment()
+    alone = network.predict(STACK[0] / np.float32(255))
+    np.testing.assert_allclose(viewer.layers["one membranes"].data, alone, atol=1e-6)
+
+
 def test_options_reach_the_network(viewer: Any, widget: Any, segment: Segment, run: Any) -> None:
     network = run(pixel_size=0.004)
     image = RANDOM.random((32, 48)).astype(np.float32)

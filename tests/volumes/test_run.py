@@ -258,3 +258,25 @@ def test_a_volume_by_affinities_is_what_it_is_in_memory(
     probabilities, cells = written(tmp_path / "out.zarr")
     np.testing.assert_array_equal(probabilities, found.probabilities)
     np.testing.assert_array_equal(cells, found.labels)
+
+
+@pytest.mark.parametrize("radii", [(), (1.0, 3.0)])
+def test_networks_that_see_neighbours_see_them_in_a_volume(
+    radii: tuple[float, ...], volume: Path, images: NDArray[np.uint8], tmp_path: Path
+) -> None:
+    model = UNetConfig(orientations=4, channels=2, levels=2, input_kernel_size=3, kernel_size=3, affinities=radii)
+    near = make_run(tmp_path / "run", model, neighbours=1)
+    settings = CellsConfig(method="mutex-watershed" if radii else "multicut")
+    found = segment(near, images / np.float32(255), settings=settings)
+    np.testing.assert_array_equal(found.probabilities, near.predict(images / np.float32(255)))
+    segment_volume(near, volume, tmp_path / "out.zarr", method=settings.method)
+    probabilities, cells = written(tmp_path / "out.zarr")
+    np.testing.assert_array_equal(probabilities, found.probabilities)
+    np.testing.assert_array_equal(cells, found.labels)
+    # A slice that changes also changes those beside it.
+    changed = images.copy()
+    changed[0] = 255 - changed[0]
+    make_volume(tmp_path / "changed.zarr", changed)
+    segment_volume(near, tmp_path / "changed.zarr", tmp_path / "other.zarr", method=settings.method)
+    different = (written(tmp_path / "other.zarr")[0] != probabilities).any((1, 2))
+    assert different.tolist() == [True, True, False, False]

@@ -5,7 +5,7 @@ slices of a stack; results have the axes (…, H, W).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,12 +27,23 @@ class Source:
     colours: bool
     limits: tuple[float, float]  #: the values shown as black and white
     place: dict[str, Any]  #: the options that place another layer over it
+    whole: Any = None  #: the same as `pixels`, but for the whole layer, if `pixels` are only the visible slice
+    corner: tuple[int, ...] = ()  #: index of the first pixel of the visible slice in `whole`, without its last two axes
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the results."""
         shape = tuple(self.pixels.shape)
         return shape[:-1] if self.colours else shape
+
+    def around(self, neighbours: int) -> tuple["Source", int]:
+        """The source with up to this many slices above and below it, and the place of its first slice among them."""
+        if self.whole is None or not self.corner or not neighbours:
+            return self, 0
+        first, (*outer, last) = len(self.corner) - 1, self.corner
+        start = max(last - neighbours, 0)
+        wide = (*(slice(index, index + 1) for index in outer), slice(start, last + self.shape[first] + neighbours))
+        return replace(self, pixels=self.whole[wide]), last - start
 
 
 def take_layer(layer: "Layer | None", dims: "Dims | None" = None) -> Source:
@@ -49,8 +60,11 @@ def take_layer(layer: "Layer | None", dims: "Dims | None" = None) -> Source:
         raise ValueError(f"{layer.name} is a {type(layer).__name__.lower()} layer, expected an image layer")
     pixels = layer.data[0] if layer.multiscale else layer.data  # level 0 is the finest
     corner = np.zeros(layer.ndim)
+    whole: Any = None
+    visible: tuple[int, ...] = ()
     if dims is not None:
-        for axis, index in enumerate(_visible(layer, dims)):
+        whole, visible = pixels, tuple(_visible(layer, dims))
+        for axis, index in enumerate(visible):
             corner[axis] = index
             pixels = pixels[(slice(None),) * axis + (slice(index, index + 1),)]
     to_physical = Affine(scale=layer.scale, translate=layer.translate, rotate=layer.rotate, shear=layer.shear)
@@ -64,7 +78,7 @@ def take_layer(layer: "Layer | None", dims: "Dims | None" = None) -> Source:
         "axis_labels": layer.axis_labels,
     }
     black, white = layer.contrast_limits
-    return Source(layer.name, pixels, bool(layer.rgb), (float(black), float(white)), place)
+    return Source(layer.name, pixels, bool(layer.rgb), (float(black), float(white)), place, whole, visible)
 
 
 def _visible(layer: "Layer", dims: "Dims") -> list[int]:

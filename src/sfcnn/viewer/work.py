@@ -1,5 +1,6 @@
 """The widget's work in another thread: load a network, read a layer, segment it image by image."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -59,23 +60,26 @@ def segment_source(
     network = load(find_run(options.run), device=device)
     cells = wants_cells(network, None if options.cells else False)
     forest = run_forest(network) if cells else None
-    images = read_images(source, colours=network.channels == 3, check=lambda: progress(0.0))
+    wide, first = source.around(network.neighbours)
+    images = read_images(wide, colours=network.channels == 3, check=lambda: progress(0.0))
+    images = images.reshape(-1, wide.shape[-3] if len(wide.shape) > 2 else 1, *images.shape[1:])  # stacks of slices
     one = len(network.classes) == 1
     labels = np.empty(source.shape, np.int32)
     probabilities = np.empty(source.shape, np.float32) if one else None
-    last = 0
+    last, count = 0, math.prod(source.shape[:-2])
     for number, index in enumerate(np.ndindex(*source.shape[:-2])):
-        z, depth = (index[-1], source.shape[-3]) if index else (0, 1)
+        stack = images[number // images.shape[1]] if wide is source else images[0]
+        z = first + (index[-1] if index else 0)
         found = segment(
             network,
-            images[[number - z + near for near in window(z, depth, network.neighbours)]],
+            stack[window(z, len(stack), network.neighbours)],
             only=[network.neighbours],
             cells=cells,
             forest=forest,
             invert=options.invert,
             pixel_size=options.pixel_size,
             average=options.average,
-            progress=lambda done, number=number: progress((number + done) / len(images)),
+            progress=lambda done, number=number: progress((number + done) / count),
         )
         labels[index] = found.labels[0] + last
         if cells:  # labels are unique across slices
