@@ -6,11 +6,14 @@ import torch
 from torch import Tensor
 
 from sfcnn.nn.steerable import SteerableConv2d
-from sfcnn.ops import ENGINES, Engine, direct, known_size, resolve_engine
+from sfcnn.ops import ENGINES, Engine, known_size, resolve_engine
+from sfcnn.ops.combine import combines_quickly
 from sfcnn.ops.cost import Problem, fastest_engine
 from sfcnn.ops.measured import describe, measured_engine
 from sfcnn.ops.reflections import as_reflections, as_rotations, expand_group_weight, expand_lift_weight
 from sfcnn.ops.spectral.compiled import is_covered
+
+_LARGE_OUTPUT = 24e6  # bytes, for which memory comes anew from the system in each call
 
 
 class LiftConv2d(SteerableConv2d):
@@ -55,19 +58,29 @@ class LiftConv2d(SteerableConv2d):
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) → features (B, Ĉ, Λ, H', W')."""
         self._check_input(images, ("batch", self.in_channels, "height", "width"))
-        engine = self._choose_engine()
+        engine = self._choose_engine(images)
         features = engine.lift(images, self._kernel(engine), self._atoms(), self._bias(), self.geometry)
         return as_reflections(features) if self.reflections else features
 
-    def _choose_engine(self) -> Engine:
-        """There are no orientations to sum over, so that "direct" is one convolution with few filters."""
-        return resolve_engine("direct" if self.engine in ("auto", "measured") else self.engine)
+    def _choose_engine(self, images: Tensor) -> Engine:
+        """The layer's engine; with "auto" and "measured" it is "direct", one convolution with few filters.
+
+        The exception is a large output, where "atomic" has a faster way and fewer products: Q (s² + ΛĈ) for each pixel
+        and channel instead of s² ΛĈ.
+        """
+        if self.engine not in ("auto", "measured"):
+            return resolve_engine(self.engine)
+        if not combines_quickly(images):
+            return resolve_engine("direct")
+        taps, maps = self.kernel_size**2, self.out_channels * self.group_order
+        height, width = (self.geometry.output_size(size) for size in images.shape[-2:])
+        large = len(images) * maps * height * width * images.element_size() >= _LARGE_OUTPUT
+        fewer = self.basis.size * (taps + maps) < taps * maps
+        return resolve_engine("atomic" if large and fewer else "direct")
 
     def rectified(self, maps: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         """max(0, scale · y + shift) for the layer's output y: filters are scaled, and the shift is their bias."""
-        engine = self._choose_engine()
-        if engine.lift is not direct.lift:
-            return super().rectified(maps, scale, shift)
+        engine = self._choose_engine(maps)
         self._check_input(maps, ("batch", self.in_channels, "height", "width"))
         if self.bias is not None:
             shift = shift + scale * self.bias

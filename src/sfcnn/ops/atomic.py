@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sfcnn.ops.atoms import Atoms, bias_per_orientation, steer_group_weight, steer_lift_weight
+from sfcnn.ops.combine import combine
 from sfcnn.ops.geometry import Geometry
 from sfcnn.ops.rectify import rectify_
 
@@ -26,16 +27,22 @@ def group_kernel(weight: Tensor, atoms: Atoms) -> Tensor:
 
 def lift(images: Tensor, kernel: Tensor, atoms: Atoms, bias: Tensor | None, geometry: Geometry) -> Tensor:
     """Images (B, C, H, W) → features (B, Ĉ, Λ, H', W')."""
-    batch, channels, height, width = images.shape
-    responses = geometry.correlate(images.reshape(batch * channels, 1, height, width), atoms.filters[:, None])
-    responses = responses.unflatten(0, (batch, channels)).flatten(1, 2)  # (B, C·Q, H', W')
-    maps = F.conv2d(responses, kernel, bias_per_orientation(bias, atoms.orientations))
+    maps = combine(_respond(images, atoms, geometry), kernel, bias_per_orientation(bias, atoms.orientations))
     return maps.unflatten(1, (-1, atoms.orientations))
 
 
 def group(features: Tensor, kernel: Tensor, atoms: Atoms, bias: Tensor | None, geometry: Geometry) -> Tensor:
     """Features (B, C, Λ, H, W) → features (B, Ĉ, Λ, H', W')."""
-    return lift(features.flatten(1, 2), kernel, atoms, bias, geometry)
+    responses = _respond(features.flatten(1, 2), atoms, geometry)
+    maps = F.conv2d(responses, kernel, bias_per_orientation(bias, atoms.orientations))
+    return maps.unflatten(1, (-1, atoms.orientations))
+
+
+def _respond(maps: Tensor, atoms: Atoms, geometry: Geometry) -> Tensor:
+    """The responses to all atoms: maps (B, C, H, W) → (B, C·Q, H', W')."""
+    batch, channels, height, width = maps.shape
+    responses = geometry.correlate(maps.reshape(batch * channels, 1, height, width), atoms.filters[:, None])
+    return responses.unflatten(0, (batch, channels)).flatten(1, 2)
 
 
 def rectified(

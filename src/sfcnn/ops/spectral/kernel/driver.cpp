@@ -219,6 +219,9 @@ SFCNN_EXPORT int64_t sfcnn_spectral_workspace(const sfcnn::Problem* problem, int
     return bytes;
 }
 
+// Asks for huge pages for memory that has not been written to yet.
+SFCNN_EXPORT void sfcnn_prefer_huge_pages(void* start, std::size_t bytes) { sfcnn::prefer_huge_pages(start, bytes); }
+
 // Features (B, C, Λ, H, W) and kernel (half, Ĉ, 2·C·Q) → result (B, Ĉ, Λ, H', W').
 SFCNN_EXPORT int sfcnn_spectral_forward(const sfcnn::Problem* problem, const void* features, const void* kernel,
                                         void* result) {

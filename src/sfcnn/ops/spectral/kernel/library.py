@@ -67,6 +67,8 @@ class Library:
         self.halve_backward.argtypes = [halving, *[pointer] * 3]
         self.blur_forward = library.sfcnn_blur_forward
         self.blur_forward.argtypes = [halving, *[pointer] * 3]
+        self.prefer_huge_pages = library.sfcnn_prefer_huge_pages
+        self.prefer_huge_pages.argtypes, self.prefer_huge_pages.restype = [pointer, ctypes.c_size_t], None
         self.blur_backward = library.sfcnn_blur_backward
         self.blur_backward.argtypes = [halving, *[pointer] * 3]
 
