@@ -8,17 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from numpy.typing import NDArray
 from PIL import Image
 
 from classification.test_predict import make_run
-from sfcnn import pretrained
 from sfcnn.cells.pipeline import find_cells
 from sfcnn.cells.scoring import score_labels, score_probabilities, truth_cells
 from sfcnn.classification import ClassificationConfig, Classifier, ImagesConfig, ModelConfig
 from sfcnn.cli import main
+from sfcnn.io import names
 from sfcnn.io.files import write_json
 from sfcnn.io.provenance import provenance
+from sfcnn.io.settings import load_yaml
 from sfcnn.io.stacks import read_labels, read_stack, write_stack
 from sfcnn.pretrained import PRETRAINED, find_run, load
 from sfcnn.pretrained.cards import FACTS, card_text, read_purposes
@@ -111,9 +113,8 @@ def test_a_run_becomes_a_network_with_a_name(
     text = (made / "README.md").read_text(encoding="utf-8")
     for words in ("20 test images, embedded digits", "Attribution-Share Alike 3.0", "upside", "sfcnn classify pose"):
         assert words in text
-    monkeypatch.setattr(pretrained, "_HERE", Path("shipped").resolve())
-    monkeypatch.setattr(pretrained, "PRETRAINED", read_purposes(Path("shipped")))
-    assert list(pretrained.PRETRAINED) == ["mnist-rot"]
+    monkeypatch.setattr(names, "SHIPPED", Path("shipped").resolve())
+    assert names.shipped_names() == list(read_purposes(Path("shipped"))) == ["mnist-rot"]
     network = load("mnist-rot", device="cpu")
     assert isinstance(network, Classifier)
     assert network.predict(torch.rand(2, 1, 28, 28)).angles is not None
@@ -184,6 +185,14 @@ def test_mistakes_in_shipping_are_one_line(trained: Path, capsys: pytest.Capture
     assert "output made exists" in fails("run", "mnist-rot", "--scores", "scores.json")
     (trained / "result.json").unlink()
     assert "is not a finished run, since it has no result.json" in fails("run", "mnist-rot", "--scores", "scores.json")
+
+
+@pytest.mark.parametrize(("start", "kept"), [("runs/mine", ""), ("mnist-rot-plain", "mnist-rot-plain")])
+def test_a_run_that_started_from_another_is_shipped_without_its_path(trained: Path, start: str, kept: str) -> None:
+    values = load_yaml(trained / "config.yaml") | {"start": start}
+    (trained / "config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    made = ship(trained, "mnist-rot", Path("scores.json"), Path("made"))
+    assert load_yaml(made / "config.yaml") == values | {"start": kept}
 
 
 def test_a_directory_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,7 @@ OTHER = ClassificationConfig(
     seed=7,
     checkpoint_steps=11,
     tensorboard=True,
+    start="mnist-rot",
 )
 SWEEP = OrientationsConfig(orientations=(3, 5), train_images=(10,), seeds=(4, 2), test_images=9, train=OTHER)
 

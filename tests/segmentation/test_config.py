@@ -1,7 +1,8 @@
 import pytest
 
+from sfcnn.io.runs import from_older
 from sfcnn.io.settings import make_settings
-from sfcnn.segmentation.config import SegmentationConfig, SlicesConfig, UNetConfig, from_version_1
+from sfcnn.segmentation.config import SegmentationConfig, SlicesConfig, UNetConfig
 
 
 def test_sizes_and_schedule_are_the_paper_s() -> None:
@@ -74,12 +75,12 @@ def test_absurd_levels_are_refused_at_once(levels: int) -> None:
 
 def test_runs_of_version_0_1_looked_for_membranes() -> None:
     old = {"model": {"channels": 6}, "images": {"source": "isbi", "validation": 4}, "crops": {"size": 144}}
-    config = make_settings(SegmentationConfig, from_version_1(old))
+    config = make_settings(SegmentationConfig, from_older("segmentation", old))
     assert config.model.readout == "paper"
     assert config.images.classes == ("membranes",)
     assert config.images.invert_masks
     new = {"images": {"classes": ["vessels"]}}
-    assert from_version_1(new) == new
+    assert from_older("segmentation", new) == new
 
 
 def test_settings_from_before_affinities_have_none() -> None:

@@ -220,6 +220,9 @@ class ClassificationConfig:
         seed: seed of the initial weights, the order of images, augmentation and dropout
         checkpoint_steps: steps between checkpoints, 0 for only at the end of each epoch
         tensorboard: also write TensorBoard logs
+        start: start from the weights of this network: the name of a pretrained one, such as "mnist-rot", or the
+            directory of a run; the model is then the same, except for dropout, init, engine, padding, border and
+            pooling
     """
 
     task: ClassVar[str] = "classification"
@@ -230,6 +233,7 @@ class ClassificationConfig:
     seed: int = 0
     checkpoint_steps: int = 100
     tensorboard: bool = False
+    start: str = ""
 
     def __post_init__(self) -> None:
         """Check that every number makes sense."""

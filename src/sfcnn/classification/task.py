@@ -16,6 +16,7 @@ from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction, f
 from sfcnn.classification.network import build_network
 from sfcnn.randomness import seeded_generator
 from sfcnn.train.run import Job, RunResult, check_directory, train_run
+from sfcnn.train.start import Started, read_start
 from sfcnn.train.task import Outcome, Share
 
 
@@ -105,6 +106,17 @@ class Classification:
         return list(zip(*parts, strict=True))
 
 
+#: Settings of the model that a network need not share with the one it starts from.
+_FREE = ("init", "engine", "dropout", "padding", "view_pool", "border", "pool")
+
+
+def _start(net: nn.Module, config: ClassificationConfig) -> Started:
+    """Load the weights of the network in `config.start`."""
+    start = read_start(config)
+    start.check_settings(config, _FREE)
+    return start.load(net)
+
+
 def train(
     config: ClassificationConfig, directory: Path | str, data: Path | str | None = None, **options: Any
 ) -> RunResult:
@@ -115,7 +127,8 @@ def train(
         print(result.validation_error, load("runs/shapes").predict(["unknown.png"]).names)
 
     Args:
-        config: all settings; those that are left open for a folder are taken from its images.
+        config: all settings; those that are left open for a folder are taken from its images. With `start`, the model
+            is that of the start network, `sfcnn.load(start).config.model`.
         directory: of the run; see `sfcnn.io.runs` for its contents.
         data: directory of the data sets of digits, by default SFCNN_DATA.
         options: of `sfcnn.train.run.train_run`: `resume`, `device`, `observers`, `warn`.
@@ -130,5 +143,6 @@ def train(
         make_task=lambda: Classification(splits, config),
         dataset=splits.name,
         select_last=config.images.join_validation,
+        start=(lambda net: _start(net, config)) if config.start else None,
     )
     return train_run(job, directory, **options)

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 def parser(prog: str) -> "SettingsParser":
     """Every setting of the experiment, named by the last word of `prog`, is an option."""
     from sfcnn.experiments import EXPERIMENTS, load_experiment
+    from sfcnn.io.settings import load_yaml
 
     experiment = load_experiment(prog.split()[-1])
     purpose = EXPERIMENTS[experiment.name]
 
-    def first(words: Sequence[str]) -> list[Path]:
-        return [experiment.config_path(quick="--quick" in words)]
+    def first(words: Sequence[str], given: object) -> dict[Path, dict[str, Any]]:
+        path = experiment.config_path(quick="--quick" in words)
+        return {path: load_yaml(path)}
 
     result = sweep_parser(
         prog,

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,6 +11,9 @@ import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from sfcnn.io.settings import check_names, find_presets, load_yaml, one_line
+
+#: Settings as plain values, as in a YAML file.
+Settings = dict[str, Any]
 
 
 def _take_config(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -44,8 +47,8 @@ class SettingsParser(ArgumentParser):
         description: shown before the options …
         examples: … and example command lines shown after them
         defaults: a YAML file to start from
-        first: finds more files to start from, given the words of the command line …
-        read: … and reads them
+        first: finds files with more settings to start from, and reads them, given the words of the command line and
+            the settings of `--config FILE`
     """
 
     def __init__(
@@ -56,14 +59,13 @@ class SettingsParser(ArgumentParser):
         examples: Sequence[str],
         *,
         defaults: Path | None = None,
-        first: Callable[[Sequence[str]], Sequence[Path]] = lambda words: (),
-        read: Callable[[Path], dict[str, Any]] = load_yaml,
+        first: Callable[[Sequence[str], Sequence[Settings]], Mapping[Path, Settings]] = lambda words, given: {},
     ) -> None:
         epilog = "\n  ".join(("examples:", *examples))
         super().__init__(
             prog=prog, description=description, epilog=epilog, formatter_class=_Formatter, allow_abbrev=False
         )
-        self._config, self._first, self._read = config, first, read
+        self._config, self._first = config, first
         self.add_argument("--config", action="config", help="read settings from this YAML file; options override it")
         self.add_class_arguments(config)
         self._presets = dict(find_presets(config))
@@ -78,8 +80,8 @@ class SettingsParser(ArgumentParser):
     def parse_args(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:  # type: ignore[override]
         """Parse words; options override the file of `--config`, in any order."""
         files, words = _take_config(sys.argv[1:] if args is None else args)
-        read = [(path, self._read(path)) for path in self._first(words)]
-        read += [(path, load_yaml(path)) for path in map(Path, files)]
+        given = [(path, load_yaml(path)) for path in map(Path, files)]
+        read = [*self._first(words, [values for _, values in given]).items(), *given]
         for path, values in read:
             settings = {name: value for name, value in values.items() if not self._is_other_option(name)}
             check_names(self._config, settings, path)

@@ -4,6 +4,7 @@ import argparse
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,7 @@ def training_parser(prog: str, config: type, description: str, examples: Sequenc
         f"{description}\n"
         f"To train on several processes or machines: torchrun --nproc-per-node=2 -m {prog} …, or accelerate launch.",
         examples,
-        first=_resumed_settings,
-        read=_read_run,
+        first=partial(_first_settings, config),
     )
     parser.add_argument("--out", type=Path, help="directory of the run")
     parser.add_argument("--resume", action="store_true", help="continue the run in --out, if there is one")
@@ -34,25 +34,29 @@ def training_parser(prog: str, config: type, description: str, examples: Sequenc
     return parser
 
 
-def _read_run(path: Path) -> dict[str, Any]:
-    """The settings in the config file of a run, from any version."""
-    from sfcnn.io.runs import read_run
+def _first_settings(config: Any, words: Sequence[str], given: Sequence[dict[str, Any]]) -> dict[Path, dict[str, Any]]:
+    """The settings that others override, by file: of the run to resume, or the model of the network to start from.
 
-    task, values = read_run(path.parent)
-    return {"task": task, **values}
+    `words` are those of the command line, `given` the settings of its `--config FILE`.
+    """
+    from sfcnn.io.names import find_run
+    from sfcnn.io.runs import read_run, read_task
 
-
-def _resumed_settings(words: Sequence[str]) -> list[Path]:
-    """The config file of the run to resume, if `words` contain --resume and the run exists."""
     peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     peek.add_argument("--out", type=Path)
     peek.add_argument("--resume", action="store_true")
+    peek.add_argument("--start", default=next((values["start"] for values in given[::-1] if "start" in values), ""))
     try:
         found, _ = peek.parse_known_args(words)
     except argparse.ArgumentError:
-        return []  # the real parser will report the error
-    kept = [found.out / "config.yaml"] if found.resume and found.out else []
-    return [path for path in kept if path.is_file()]
+        return {}  # the real parser will report the error
+    if found.resume and found.out and (path := found.out / "config.yaml").is_file():
+        task, values = read_run(found.out)
+        return {path: {"task": task, **values}}
+    if not found.start or not isinstance(found.start, str):
+        return {}
+    directory = find_run(found.start)
+    return {directory / "config.yaml": {"model": read_task(directory, config.task).get("model", {})}}
 
 
 @contextmanager

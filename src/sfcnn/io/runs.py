@@ -26,11 +26,18 @@ def from_older(task: str, values: dict[str, Any]) -> dict[str, Any]:
     """Settings of a run of any version, with options added that were fixed at the time.
 
     A file without settings for padding, borders and pooling was written when all convolutions were padded and the
-    paper's borders and max pooling were the only choice.
+    paper's borders and max pooling were the only choice. Version 0.1 segmented only membranes, with the paper's
+    readout.
     """
-    if task != "classification" or not isinstance(values.get("model", {}), dict):
+    model, images = values.get("model", {}), values.get("images", {})
+    if not isinstance(model, dict) or not isinstance(images, dict):
         return values
-    return {**values, "model": {"padding": "same", "border": "none", "pool": "max", **values.get("model", {})}}
+    if task == "classification":
+        return {**values, "model": {"padding": "same", "border": "none", "pool": "max", **model}}
+    if "classes" in images:
+        return values
+    membranes = {"invert_masks": True, "classes": ["membranes"], "channels": 1}
+    return {**values, "model": {"readout": "paper", **model}, "images": membranes | images}
 
 
 def read_run(directory: Path) -> tuple[str, dict[str, Any]]:
@@ -54,16 +61,22 @@ def read_task(directory: Path, task: str) -> dict[str, Any]:
     return values
 
 
-def load_best(directory: Path, net: Net) -> Net:
-    """Load the best weights of a run so far into a network, and put it in eval mode."""
+def read_best(directory: Path) -> dict[str, Any]:
+    """The best weights of a run so far, a state dict."""
     weights = directory / "best.safetensors"
     if not weights.is_file():
         raise ValueError(f"{directory} has no best.safetensors yet: its first epoch has not finished")
-    state = read_state(weights)
-    if not isinstance(state.get("model"), dict):
+    model = read_state(weights).get("model")
+    if not isinstance(model, dict):
         raise ValueError(f"{weights} does not hold the weights of a network")
+    return model
+
+
+def load_best(directory: Path, net: Net) -> Net:
+    """Load the best weights of a run so far into a network, and put it in eval mode."""
     try:
-        net.load_state_dict(state["model"])
+        net.load_state_dict(read_best(directory))
     except (RuntimeError, TypeError, AttributeError) as error:
+        weights = directory / "best.safetensors"
         raise ValueError(f"{weights} does not fit the network of {directory / 'config.yaml'}") from error
     return net.eval()

@@ -6,22 +6,13 @@ Each pretrained network has a model card, README.md: training data, scores and l
 from pathlib import Path
 from typing import Any
 
+from sfcnn.io.names import SHIPPED, find_run
 from sfcnn.pretrained.cards import read_purposes
 
-_HERE = Path(__file__).parent
+__all__ = ["PRETRAINED", "find_run", "load"]
 
 #: The available networks: name → purpose.
-PRETRAINED = read_purposes(_HERE)
-
-
-def find_run(run: Path | str) -> Path:
-    """The directory of a run: the given path if it exists, else the pretrained network of this name."""
-    directory = Path(run)
-    if directory.exists():
-        return directory
-    if str(run) not in PRETRAINED:
-        raise ValueError(f"no run {run}: expected a directory created by training, or one of {list(PRETRAINED)}")
-    return _HERE / str(run)
+PRETRAINED = read_purposes(SHIPPED)
 
 
 def load(run: Path | str, device: str = "auto") -> Any:

@@ -24,7 +24,7 @@ from sfcnn.io.files import new_file, write_json
 from sfcnn.io.runs import read_run
 from sfcnn.io.settings import load_yaml
 from sfcnn.io.state import read_state, write_state
-from sfcnn.pretrained import load
+from sfcnn.pretrained import PRETRAINED, load
 from sfcnn.pretrained.cards import FACTS, Score, card_text, make_card
 
 #: Files of a network, besides config.yaml.
@@ -142,9 +142,12 @@ def _without_paths(config: Path) -> str:
     values = load_yaml(config)
     images = values.get("images", {})
     named = [name for name in PATHS if images.get(name)]
-    if not named:
+    started = values.get("start", "") not in ("", *PRETRAINED)  # from a run
+    if not named and not started:
         return config.read_text(encoding="utf-8")
     values["images"] = images | dict.fromkeys(named, "")
+    if started:
+        values["start"] = ""
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 

@@ -1,7 +1,7 @@
 """Settings of a segmentation run: network, images, crops, optimisation (§4.2, App. C.2)."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sfcnn.models.twins import KINDS
 from sfcnn.models.unet import READOUTS
@@ -183,6 +183,8 @@ class SegmentationConfig:
         seed: seed of the initial weights, the crops and dropout
         checkpoint_steps: write a checkpoint every this many steps; 0 writes one only at the end of each epoch
         tensorboard: also log to TensorBoard
+        start: start from the weights of this network: the name of a pretrained one, such as "isbi2012", or the
+            directory of a run; the model is then the same, except for dropout, init, engine and affinities
     """
 
     task: ClassVar[str] = "segmentation"
@@ -199,6 +201,7 @@ class SegmentationConfig:
     checkpoint_steps: int = 20
     tensorboard: bool = False
     affinity_weight: float = 1.0
+    start: str = ""
 
     def __post_init__(self) -> None:
         """Check that every number makes sense."""
@@ -206,11 +209,3 @@ class SegmentationConfig:
         check_choice(self, "loss", LOSSES)
         check_at_least(self, 1, "steps")
         check_at_least(self, 0, "checkpoint_steps", "affinity_weight")
-
-
-def from_version_1(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert the settings of a version 0.1 run, which supported only membranes and the paper's readout."""
-    if "classes" in values.get("images", {}):
-        return values
-    images = {"invert_masks": True, "classes": ["membranes"], "channels": 1, **values.get("images", {})}
-    return {**values, "model": {"readout": "paper", **values.get("model", {})}, "images": images}

@@ -17,7 +17,7 @@ from sfcnn.io.settings import make_settings
 from sfcnn.models.affinity_head import split_affinities
 from sfcnn.models.unet import UNet
 from sfcnn.segmentation.affinities import Offsets, average_pairs
-from sfcnn.segmentation.config import SegmentationConfig, from_version_1
+from sfcnn.segmentation.config import SegmentationConfig
 from sfcnn.segmentation.crops import standardize
 from sfcnn.segmentation.data import as_channels
 from sfcnn.segmentation.neighbours import window
@@ -214,7 +214,6 @@ def load(directory: Path | str, device: str = "auto") -> Segmenter:
     (('membranes',), (40, 50))
     """
     directory = Path(directory)
-    values = from_version_1(read_task(directory, "segmentation"))
-    config = make_settings(SegmentationConfig, values)
+    config = make_settings(SegmentationConfig, read_task(directory, "segmentation"))
     network = load_best(directory, build_network(config))
     return Segmenter(network.to(choose_device(device)), config, directory)

@@ -21,6 +21,7 @@ from sfcnn.segmentation.neighbours import with_neighbours
 from sfcnn.segmentation.network import build_network, start_affinities_at_prior, start_at_prior
 from sfcnn.segmentation.offsets import oriented_offsets
 from sfcnn.train.run import Job, RunResult, train_run
+from sfcnn.train.start import Started, read_start
 from sfcnn.train.task import Outcome, Share
 
 #: Images (C, H, W) and their masks (H, W).
@@ -189,9 +190,22 @@ def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
     )
 
 
+#: Settings of the model that a network need not share with the one it starts from.
+_FREE = ("init", "engine", "dropout", "affinities")
+
+
+def _start(net: nn.Module, config: SegmentationConfig) -> Started:
+    """Load the weights of the network in `config.start`, without its affinities if their distances are others."""
+    start = read_start(config)
+    start.check_settings(config, _FREE, images=("neighbours",))
+    same = start.config.model.affinities == config.model.affinities
+    return start.load(net, replaced=() if same else ("affinity_head",))
+
+
 def train(config: SegmentationConfig, directory: Path | str, *, data: Path | None = None, **options: Any) -> RunResult:
     """Train a U-Net with the settings in `config` and write the run to `directory`.
 
+    With `config.start`, the model is that of the start network, `sfcnn.load(start).config.model`.
     `data` is the data directory, by default the one in SFCNN_DATA; `options` are passed to
     `sfcnn.train.run.train_run`.
     """
@@ -208,5 +222,6 @@ def train(config: SegmentationConfig, directory: Path | str, *, data: Path | Non
         build=build,
         make_task=lambda: task,
         dataset=slices.name,
+        start=(lambda net: _start(net, config)) if config.start else None,
     )
     return train_run(job, Path(directory), **options)

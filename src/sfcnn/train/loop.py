@@ -7,7 +7,6 @@ of a run that was killed and resumed is bit-identical to that of an uninterrupte
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -125,13 +124,6 @@ class Fit:
             self._epoch()
         return self.progress
 
-    def resume(self, warn: Callable[[str], None]) -> bool:
-        """Load the newest intact checkpoint, if there is one."""
-        state = self.checkpoints.newest(warn)
-        if state is not None:
-            self.load_state(state)
-        return state is not None
-
     def state(self) -> dict[str, Any]:
         """Everything needed to resume the run."""
         generators = gather_objects(self.accelerator, torch.get_rng_state())
@@ -193,7 +185,7 @@ class Fit:
             progress.seconds, clock = progress.seconds + now - clock, now
             self.observer.step(progress, steps, sums[0] / sums[2])
             if self.checkpoint_steps and progress.step % self.checkpoint_steps == 0 and progress.step < steps:
-                self._save()
+                self.save()
         validation = self._validate()
         self._check(validation[0], "validation loss")
         loss, mistakes, images = progress.sums
@@ -211,7 +203,7 @@ class Fit:
         progress.epoch, progress.step, progress.sums, progress.seconds = progress.epoch + 1, 0, (0.0, 0.0, 0.0), 0.0
         if self.share.rank == 0 and progress.selected(last=self.select_last) is record:
             write_state(self.directory / "best.safetensors", {"model": self.result.state_dict()})
-        self._save()
+        self.save()
         self.observer.epoch(progress)
 
     def _set_learning_rate(self) -> None:
@@ -254,7 +246,8 @@ class Fit:
                 sums += self.task.outcome(net, inputs.to(device), targets.to(device)).sums()
         return add_up(self.accelerator, sums)
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write a checkpoint of the current state."""
         state = self.state()
         if self.share.rank == 0:
             self.checkpoints.save(self.progress.epoch * self.task.steps + self.progress.step, state)

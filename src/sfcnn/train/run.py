@@ -14,10 +14,12 @@ from sfcnn.io.provenance import provenance
 from sfcnn.io.runs import read_task
 from sfcnn.io.settings import make_settings, write_settings
 from sfcnn.models.twins import count_parameters
+from sfcnn.train.checkpoint import Checkpoints
 from sfcnn.train.config import OptimizationConfig
 from sfcnn.train.distributed import make_accelerator, named_failures, share_of
 from sfcnn.train.log import Log
 from sfcnn.train.loop import Fit, Observer, Progress
+from sfcnn.train.start import Started
 from sfcnn.train.task import Task
 
 
@@ -34,6 +36,8 @@ class RunConfig(Protocol):
     def checkpoint_steps(self) -> int: ...  # noqa: D102
     @property
     def tensorboard(self) -> bool: ...  # noqa: D102
+    @property
+    def start(self) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,8 @@ class Job:
     make_task: Callable[[], Task]
     dataset: str  #: full name of the images
     select_last: bool = False  #: keep the last epoch's weights, not those with the smallest validation error
+    #: loads the network's initial weights from another one, if the run starts from trained weights
+    start: Callable[[nn.Module], Started] | None = None
 
 
 @contextmanager
@@ -151,15 +157,20 @@ def train_run(
         resume: continue the run in the directory, if there is one.
         device: one of `sfcnn.devices.DEVICES`.
         observers: callbacks, in the first process.
-        warn: called with a message for each damaged checkpoint.
+        warn: called with a message for each damaged checkpoint, and with what was loaded if the run starts from
+            trained weights.
     """
     config = job.config
     check_directory(directory, resume=resume)
     _check_settings(directory, config)
     accelerator = make_accelerator(config.optimization.precision, device)
     first = share_of(accelerator).rank == 0
+    say = warn if first else lambda _: None
     torch.manual_seed(config.seed)
     net, task = job.build(), job.make_task()
+    state = Checkpoints(directory / "checkpoints").newest(say) if resume else None
+    if state is None and job.start:  # a resumed run does not need the other network, which may be gone
+        say(str(job.start(net)))
     accelerator.wait_for_everyone()  # all have checked the directory before one writes to it
     if first:
         remove_leftovers(directory)
@@ -176,8 +187,11 @@ def train_run(
         accelerator=accelerator,
         observer=watching,
     )
-    if resume:
-        fit.resume(warn if first else lambda _: None)
+    if state is not None:
+        fit.load_state(state)
+        state = None  # which frees its memory
+    elif job.start:
+        fit.save()  # so that the other network is not needed any more
     with named_failures(accelerator), flushing_denormals():
         if first:
             with closing(Log(directory, tensorboard=config.tensorboard, start=fit.progress.epoch)) as log:

@@ -24,6 +24,8 @@ def parser(prog: str) -> "SettingsParser":
             f"{prog} --images.dataset digits-rot --model.width 0.25 --model.orientations 4 --out runs/small \\",
             "            --optimization.epochs 2 --optimization.batch_size 20 --optimization.learning_rate 0.005",
             f"{prog} --out runs/small --resume --optimization.epochs 4",
+            f"{prog} --start mnist-rot --images.dataset folder --images.path photos --images.channels 1 \\",
+            "            --optimization.learning_rate 0.002 --out runs/tuned",
             f"{prog} --config my.yaml --data ~/data --out runs/mine",
             f"{prog} --print_config > my.yaml",
         ),

@@ -24,6 +24,8 @@ def parser(prog: str) -> "SettingsParser":
             "     --model.orientations 8 --model.channels 6 --model.levels 3 --crops.size 128 --crops.margin 16",
             f"{prog} --out runs/em --images.source stack --images.path em.tif --images.masks masks.tif \\",
             "     --images.invert_masks true --images.classes '[membranes]'",
+            f"{prog} --out runs/tuned --start isbi2012-affinities --images.source stack --images.path em.tif \\",
+            "     --images.masks masks.tif --images.invert_masks true --optimization.learning_rate 0.002",
             f"{prog} --out runs/em --resume",
         ),
     )
