@@ -2,8 +2,6 @@
 //
 // Nothing here depends on the number of threads but who does which job: jobs, the totals they add to and their order
 // in them are the same for any number, and so are the bits of the result.
-#include <stdlib.h>
-
 #include <cstring>
 
 #include "machine.h"
@@ -13,21 +11,19 @@ namespace sfcnn {
 
 namespace {
 
-// Large blocks start at a huge page and ask for more of them: windows are read from all over a workspace.
+// Memory to work in, from `pages.h` if there is much of it.
 class Memory {
-    void* start = nullptr;
+    Block block{};
 
    public:
     explicit Memory(std::size_t bytes = 0) {
-        const std::size_t step = bytes < huge_page ? 64 : huge_page, rounded = (bytes + step - 1) / step * step;
-        if (bytes && !(start = aligned_alloc(step, rounded))) throw std::bad_alloc();
-        prefer_huge_pages(start, rounded);
+        if (bytes && !(block = take_block(bytes)).start) throw std::bad_alloc();
     }
-    Memory(Memory&& other) noexcept : start(other.start) { other.start = nullptr; }
-    Memory& operator=(Memory&& other) noexcept { return std::swap(start, other.start), *this; }
-    ~Memory() { free(start); }
-    void* get() const { return start; }
-    char* bytes() const { return static_cast<char*>(start); }
+    Memory(Memory&& other) noexcept : block(other.block) { other.block = {}; }
+    Memory& operator=(Memory&& other) noexcept { return std::swap(block, other.block), *this; }
+    ~Memory() { give_back(block); }
+    void* get() const { return block.start; }
+    char* bytes() const { return static_cast<char*>(block.start); }
 };
 
 constexpr std::size_t preferred_bytes = std::size_t(24) << 20, largest_bytes = std::size_t(32) << 20;
@@ -217,6 +213,12 @@ SFCNN_EXPORT int64_t sfcnn_spectral_workspace(const sfcnn::Problem* problem, int
         if (call.bytes <= sfcnn::largest_bytes) bytes = static_cast<int64_t>(call.bytes);
     });
     return bytes;
+}
+
+// The threads to use, see `Team`; null for threads of our own.
+SFCNN_EXPORT void sfcnn_use_team(void* found) {
+    sfcnn::team_process = getpid();
+    sfcnn::team = reinterpret_cast<sfcnn::Team>(found);
 }
 
 // Asks for huge pages for memory that has not been written to yet.

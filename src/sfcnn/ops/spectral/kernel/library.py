@@ -5,6 +5,8 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+import torch
+
 from sfcnn.ops.spectral.kernel.build import SOURCES, library_name
 
 #: In the order of the driver, from the plainest to the best.
@@ -67,6 +69,8 @@ class Library:
         self.halve_backward.argtypes = [halving, *[pointer] * 3]
         self.blur_forward = library.sfcnn_blur_forward
         self.blur_forward.argtypes = [halving, *[pointer] * 3]
+        self.use_team = library.sfcnn_use_team
+        self.use_team.argtypes, self.use_team.restype = [pointer], None
         self.prefer_huge_pages = library.sfcnn_prefer_huge_pages
         self.prefer_huge_pages.argtypes, self.prefer_huge_pages.restype = [pointer, ctypes.c_size_t], None
         self.blur_backward = library.sfcnn_blur_backward
@@ -98,6 +102,24 @@ def load() -> Library | None:
     """The library, or None if it is not there or cannot be loaded."""
     path = library_path()
     try:
-        return Library(path) if path.exists() else None
+        library = Library(path) if path.exists() else None
     except OSError:  # built for another machine, or a newer system
+        return None
+    if library is not None:
+        library.use_team(find_team())
+    return library
+
+
+def find_team() -> int | None:
+    """The address of `GOMP_parallel` in the OpenMP library that PyTorch computes with; None if there is none.
+
+    Looked up through PyTorch's own library, since a process may hold several libraries for OpenMP.
+    """
+    if not torch.backends.openmp.is_available():
+        return None
+    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        loaded = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        return ctypes.cast(loaded.GOMP_parallel, ctypes.c_void_p).value
+    except (OSError, AttributeError):
         return None

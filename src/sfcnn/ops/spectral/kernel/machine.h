@@ -1,5 +1,8 @@
 // The machine: which instructions it has, and how work is dealt to its threads.
 #pragma once
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -47,24 +50,45 @@ inline const InstructionSet* find_set(int number) {
     return number < static_cast<int>(sets.size()) && sets[number].present ? &sets[number] : nullptr;
 }
 
-// All tasks, by as many threads; each call knows its worker. The threads end with the call: nothing is left to a fork.
+// The threads of PyTorch's OpenMP: `GOMP_parallel` of the library that PyTorch has loaded, or null.
+//
+// They wait for work by spinning. Threads of our own would have to share the processors with them, which costs up to a
+// quarter of a call. They do not outlive a fork, so that only the process that they were found in may use them.
+using Team = void (*)(void (*work)(void*), void* data, unsigned threads, unsigned flags);
+inline std::atomic<Team> team{nullptr};
+inline std::atomic<pid_t> team_process{0};
+
+// Work that is done once by each of some threads, which are numbered from 0.
+inline void by_threads(int threads, const std::function<void(int worker)>& work) {
+    struct Shared {
+        const std::function<void(int)>& work;
+        std::atomic<int> workers;
+    } shared{work, {0}};
+    const Team found = team;
+    if (found && threads > 1 && team_process == getpid()) {
+        const auto run = [](void* data) { static_cast<Shared*>(data)->work(static_cast<Shared*>(data)->workers++); };
+        return found(run, &shared, static_cast<unsigned>(threads), 0);
+    }
+    std::vector<std::thread> helpers;
+    try {
+        for (int worker = 1; worker < threads; worker++) helpers.emplace_back(work, worker);
+    } catch (const std::system_error&) {  // no more threads to be had: those there are do it all
+    }
+    work(0);
+    for (std::thread& helper : helpers) helper.join();  // the threads end with the call: nothing is left to a fork
+}
+
+// All tasks, by as many threads; each call knows its worker.
 inline void parallel(int threads, int tasks, const std::function<void(int task, int worker)>& run) {
     std::atomic<int> next{0};
     std::atomic<bool> failed{false};
-    auto work = [&](int worker) {
+    by_threads(std::min(threads, tasks), [&](int worker) {
         try {
             for (int task = next++; task < tasks; task = next++) run(task, worker);
         } catch (...) {
             failed = true;
         }
-    };
-    std::vector<std::thread> helpers;
-    try {
-        for (int worker = 1; worker < std::min(threads, tasks); worker++) helpers.emplace_back(work, worker);
-    } catch (const std::system_error&) {  // no more threads to be had: those there are do it all
-    }
-    work(0);
-    for (std::thread& helper : helpers) helper.join();
+    });
     if (failed) throw std::bad_alloc();
 }
 
