@@ -1,11 +1,14 @@
 """Time each engine on many shapes, fit the prices of `sfcnn.ops.cost`, and check the resulting choices.
 
     python benchmarks/engines.py measure --out FILE [--shapes 60] [--seed 0]     time all engines
-    python benchmarks/engines.py fit FILE                                         print PRICES
-    python benchmarks/engines.py check FILE                                       compare auto with the best
+    python benchmarks/engines.py fit FILE …                                       print PRICES
+    python benchmarks/engines.py validate FILE …                                  fit to 9 shapes of 10, check the tenth
+    python benchmarks/engines.py check FILE …                                     compare auto with the best
+
+`fit` prints the prices of `sfcnn.ops.cost` for benchmarks/results/engines-fit.json and engines-fit-more.json.
 
 Shapes are drawn at random: Λ 1 … 32, kernels 3 … 11, maps 5 … 160, channels 1 … 64, batch 1 … 64, up to a limit on the
-work. Fit and check on files with different seeds. `measure` can be interrupted and resumes where it stopped.
+work. Check on a file with a seed of its own. `measure` can be interrupted and resumes where it stopped.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +33,31 @@ from torch import Tensor
 from sfcnn import GroupConv2d
 from sfcnn.io.files import new_file
 from sfcnn.ops import ENGINES, Geometry
-from sfcnn.ops.cost import PRICES, Problem, fastest_engine, work
+from sfcnn.ops.cost import PRICES, Prices, Problem, predict, work
 
 Array = NDArray[np.float64]
+Record = dict[str, Any]  # a shape, and seconds by mode and engine
+Summary = dict[str, dict[str, float]]
 
 MODES = ("training", "evaluation")
+SITUATIONS = [(mode, kernel) for mode in MODES for kernel in (True, False)]
 LARGEST_WORK = 1.5e10  # multiply-adds of the direct engine
 LARGEST_FILTERS = 5e7  # numbers of its filters
 LARGEST_RESPONSES = 1.2e8  # numbers that the atomic engine keeps
 
 # Minimal cost of one unit of work, in nanoseconds: a call of a PyTorch operator, a multiply-add of a matrix product at
 # the machine's peak (benchmarks/results/roofline.json), and reading and writing a number in memory. A part of the
-# compiled kernel may overlap with another one. Numbers beyond the caches cost more.
+# compiled kernel may overlap with another one. What comes on top of other work may cost next to nothing.
 LEAST = {"call": 1e4, "product": 1 / 300, "number": 0.1, "part": 5e-4, "more": 1e-3}
-#: The kinds of work that `sfcnn.ops.cost.work` counts, in its order.
+#: The kinds of work that `sfcnn.ops.cost.work` counts, in its order; the last ones of training are not in evaluation.
 KINDS = {
-    "direct": ("call", "product", "number", "more", "number", "more"),
-    "atomic": ("call", "product", "number", "more", "product", "number", "number"),
-    "spectral": ("call", "call", "product", "number", "product", "number", "number", "number"),
-    "compiled": ("call", *["part"] * 6, "number", "number"),
+    "direct": ("call", "product", "number", "more", "more", "number", "more", "product", "product"),
+    "atomic": ("call", "more", "product", "number", "more", "more", "product", "number", "number", "more"),
+    "spectral": (
+        *("call", "more", "product", "number", "product", "number", "number", "number", "product", "more"),
+        "product",
+    ),
+    "compiled": ("call", "more", "more", *["part"] * 5, "number", "number", "part", "more"),
 }
 #: The engines to time, each with its setting of the compiled kernel.
 TIMED = {
@@ -90,6 +100,12 @@ def to_layer(shape: dict[str, Any], engine: str) -> GroupConv2d:
 
 def to_problem(shape: dict[str, Any]) -> Problem:
     """The same for the cost model."""
+    return _to_problem(tuple(shape.items()))
+
+
+@lru_cache(maxsize=1024)
+def _to_problem(items: tuple[tuple[str, Any], ...]) -> Problem:
+    shape = dict(items)
     layer = to_layer(shape, "direct")
     geometry = Geometry(shape["kernel_size"], padding=shape.get("padding", "same"))
     sizes = (shape["batch"], layer.in_channels, layer.out_channels, layer.orientations, layer.basis.size)
@@ -143,7 +159,7 @@ def measure(out: Path, shapes: int, seed: int) -> None:
     """Time random shapes and write the results after each of them."""
     rng = random.Random(seed)
     drawn = [draw_shape(rng) for _ in range(shapes)]
-    done: list[dict[str, Any]] = json.loads(out.read_text())["records"] if out.exists() else []
+    done: list[Record] = json.loads(out.read_text())["records"] if out.exists() else []
     if [record["shape"] for record in done] != drawn[: len(done)]:
         raise SystemExit(f"{out} has other shapes: choose another --out")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
@@ -161,59 +177,99 @@ def measure(out: Path, shapes: int, seed: int) -> None:
             path.write_text(json.dumps({**about, "records": done}, indent=1) + "\n")
 
 
-def lowest_prices(mode: str, engine: str) -> Array:
-    """Minimal cost of each kind of work; training does all of it three times, forward and for two gradients."""
-    times = 3 if mode == "training" else 1
-    return np.array([times * LEAST[kind] for kind in KINDS[engine]])
+def count_work(records: list[Record], mode: str, engine: str) -> Array:
+    """Amounts of each kind of work of an engine: (shapes, kinds)."""
+    return np.array([_work(tuple(record["shape"].items()), mode == "training")[engine] for record in records])
 
 
-def fit(records: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, ...]]]:
+@lru_cache(maxsize=4096)
+def _work(shape: tuple[tuple[str, Any], ...], training: bool) -> dict[str, tuple[float, ...]]:
+    return work(_to_problem(shape), training)
+
+
+def fit(records: list[Record]) -> Prices:
     """Prices, none below the minimum, that make the logarithms of predicted and measured times agree.
 
-    Engines far slower than the best count less, since they are not chosen anyway. Large errors count linearly, so that
-    single shapes on which a library is unexpectedly slow do not spoil the fit.
+    An engine n times slower than the best of its rivals counts 1/n, since it is not chosen anyway. Large errors count
+    linearly, so that single shapes on which a library is unexpectedly slow do not spoil the fit.
     """
-    prices: dict[str, dict[str, tuple[float, ...]]] = {}
+    prices: Prices = {}
     for mode in MODES:
         prices[mode] = {}
-        best = np.array([min(record["seconds"][mode].values()) for record in records])
-        for engine in PRICES[mode]:
+        for engine in KINDS:
+            rivals = [_by_engine(record["seconds"][mode], engine == "compiled") for record in records]
             times = np.array([record["seconds"][mode][engine] for record in records])
-            amounts = np.array([work(to_problem(record["shape"]))[engine] for record in records])
-            weights = np.where(times <= 2 * best, 1.0, np.where(times <= 4 * best, 0.5, 0.15))
-            least = lowest_prices(mode, engine)
-
-            def errors(
-                logs: Array, amounts: Array = amounts, times: Array = times, least: Array = least, by: Array = weights
-            ) -> Array:
-                return by * np.log(amounts @ (least + np.exp(logs)) / (1e9 * times))
-
-            share = np.median(1e9 * times[:, None] / np.maximum(amounts, 1e-9), axis=0) / len(least)
-            starts = [np.log(np.clip(share * factor, 1e-9, 1e9)) for factor in (1.0, 0.1, 0.01)]
-            found = [least_squares(errors, start, loss="soft_l1", f_scale=0.15, max_nfev=500) for start in starts]
-            above = np.exp(min(found, key=lambda result: result.cost).x)
-            prices[mode][engine] = tuple(float(f"{price:.3g}") for price in least + above)
+            weights = np.array([min(seconds.values()) for seconds in rivals]) / times
+            found = fit_engine(count_work(records, mode, engine), 1e9 * times, weights, engine)
+            prices[mode][engine] = tuple(float(f"{price:.3g}") for price in found)
     return prices
 
 
-def check(records: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+def fit_engine(amounts: Array, times: Array, weights: Array, engine: str) -> Array:
+    """The prices of one engine, from the amounts of its kinds of work (shapes, kinds) and its times (shapes)."""
+    least = np.array([LEAST[kind] for kind in KINDS[engine][: amounts.shape[1]]])
+
+    def errors(logs: Array) -> Array:
+        return np.asarray(weights * np.log(amounts @ (least + np.exp(logs)) / times))
+
+    def derivatives(logs: Array) -> Array:
+        above = np.exp(logs)
+        return np.asarray((weights / (amounts @ (least + above)))[:, None] * amounts * above)
+
+    share = np.median(times[:, None] / np.maximum(amounts, 1e-9), axis=0) / len(least)
+    starts = [np.log(np.clip(share * factor, 1e-6, 1e9)) for factor in (1.0, 0.1, 0.01)]
+    options: dict[str, Any] = {"bounds": (-25, 25), "loss": "soft_l1", "f_scale": 0.25, "max_nfev": 500}
+    found = [least_squares(errors, start, jac=derivatives, **options) for start in starts]
+    return np.asarray(least + np.exp(min(found, key=lambda result: result.cost).x))
+
+
+def validate(records: list[Record], folds: int = 10, repeats: int = 3) -> Summary:
+    """The check on shapes that the prices were not fitted to: each tenth of the shapes, with a fit to the others."""
+    ratios: dict[str, list[float]] = {}
+    for repeat in range(repeats):
+        order = np.random.default_rng(repeat).permutation(len(records))
+        for fold in range(folds):
+            held_out = [records[i] for i in order[fold::folds]]
+            prices = fit([records[i] for i in np.delete(order, np.s_[fold::folds])])
+            for name, found in compare(held_out, prices).items():
+                ratios.setdefault(name, []).extend(found)
+    return {
+        name: {"shapes": float(len(records)), "worst": max(found), "within 10 %": _share(found)}
+        for name, found in ratios.items()
+    }
+
+
+def compare(records: list[Record], prices: Prices, tell: bool = False) -> dict[str, list[float]]:
+    """By mode, with and without the kernel: the time of the choice over that of the best, for each shape."""
+    ratios: dict[str, list[float]] = {}
+    for mode, kernel in SITUATIONS:
+        found = ratios[situation(mode, kernel)] = []
+        for record in records:
+            seconds = _by_engine(record["seconds"][mode], kernel)
+            expected = _by_engine(predict(to_problem(record["shape"]), mode == "training", prices), kernel)
+            choice = min(expected, key=expected.__getitem__)
+            found.append(seconds[choice] / min(seconds.values()))
+            if tell and found[-1] > 1.1:
+                known = {engine: round(1e3 * value, 2) for engine, value in seconds.items()}
+                print(f"{mode}: {choice} is {found[-1]:.2f}× the best on {record['shape']}: {known} ms")
+    return ratios
+
+
+def situation(mode: str, kernel: bool) -> str:
+    """What is compared, in words."""
+    return f"{mode}, {'with' if kernel else 'without'} the kernel"
+
+
+def check(records: list[Record], prices: Prices = PRICES) -> Summary:
     """By mode, with and without the kernel: fraction of shapes where auto is within 10 % of the best, and the worst."""
-    summary = {}
-    for mode in MODES:
-        for kernel in (True, False):
-            times = [_by_engine(record["seconds"][mode], kernel) for record in records]
-            ratios = []
-            for record, seconds in zip(records, times, strict=True):
-                choice = fastest_engine(to_problem(record["shape"]), mode == "training", kernel)
-                ratios.append(seconds[choice] / min(seconds.values()))
-                if ratios[-1] > 1.1:
-                    known = {engine: round(1e3 * value, 2) for engine, value in seconds.items()}
-                    print(f"{mode}: {choice} is {ratios[-1]:.2f}× the best on {record['shape']}: {known} ms")
-            shares = {"within 10 %": _share(ratios)}
-            for engine in ENGINES:
-                shares[f"always {engine}"] = _share([seconds[engine] / min(seconds.values()) for seconds in times])
-            name = f"{mode}, {'with' if kernel else 'without'} the kernel"
-            summary[name] = {"shapes": float(len(ratios)), "worst": max(ratios), **shares}
+    summary: Summary = {}
+    ratios = compare(records, prices, tell=True)
+    for mode, kernel in SITUATIONS:
+        found, times = ratios[situation(mode, kernel)], [_by_engine(r["seconds"][mode], kernel) for r in records]
+        shares = {"within 10 %": _share(found)}
+        for engine in ENGINES:
+            shares[f"always {engine}"] = _share([seconds[engine] / min(seconds.values()) for seconds in times])
+        summary[situation(mode, kernel)] = {"shapes": float(len(found)), "worst": max(found), **shares}
     return summary
 
 
@@ -234,18 +290,20 @@ def main() -> None:
     measuring.add_argument("--out", type=Path, required=True)
     measuring.add_argument("--shapes", type=int, default=60)
     measuring.add_argument("--seed", type=int, default=0)
-    for name in ("fit", "check"):
-        commands.add_parser(name).add_argument("file", type=Path)
+    for name in ("fit", "validate", "check"):
+        commands.add_parser(name).add_argument("files", type=Path, nargs="+")
     arguments = parser.parse_args()
     if arguments.command == "measure":
         measure(arguments.out, arguments.shapes, arguments.seed)
         return
-    records = json.loads(arguments.file.read_text())["records"]
+    records = [record for file in arguments.files for record in json.loads(file.read_text())["records"]]
+    if arguments.command == "validate":
+        print(json.dumps(validate(records), indent=1))
+        return
+    prices = fit(records) if arguments.command == "fit" else PRICES
     if arguments.command == "fit":
-        prices = fit(records)
         print("PRICES =", json.dumps(prices, indent=4))
-        PRICES.update(prices)
-    print(json.dumps(check(records), indent=1))
+    print(json.dumps(check(records, prices), indent=1))
 
 
 if __name__ == "__main__":

@@ -2,38 +2,47 @@
 
 The time of an engine is taken as a sum of a few kinds of work, each at a price: multiply-adds of its products, numbers
 it copies or keeps, calls it makes. `work` counts them and `PRICES` holds the prices, in nanoseconds, that
-`benchmarks/engines.py fit` found on one machine, none below what the machine can do at its best; the same script checks
-the choices on shapes it was not fitted to.
+`benchmarks/engines.py fit` found on one machine with two threads, none below what the machine can do at its best. The
+same script checks the choices on shapes that the prices were not fitted to.
 Prices differ from machine to machine, but mostly by a common factor, which does not change the choice. "compiled" is
 the spectral engine by its compiled kernel.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 from sfcnn.ops.geometry import Geometry
 from sfcnn.ops.spectral.chunks import count_chunks, tile_maps
 
+Prices = dict[str, dict[str, tuple[float, ...]]]
+
 #: Nanoseconds per unit of each kind of work, by engine: for a training step (forward and backward) and for evaluation.
-PRICES: dict[str, dict[str, tuple[float, ...]]] = {
+PRICES: Prices = {
     "training": {
-        "direct": (448_000, 0.0104, 1.22, 3.6, 3.49, 7.26),
-        "atomic": (434_000, 0.0477, 2.63, 12, 0.0111, 0.776, 2.83),
-        "spectral": (30_000, 1_520_000, 0.0357, 1.19, 0.01, 0.3, 4.37, 14.5),
-        "compiled": (838_000, 0.112, 0.428, 0.00344, 0.0015, 0.013, 0.103, 1.06, 10.1),
+        "direct": (440_000, 0.00514, 0.737, 3.05, 1.42, 2.17, 2.15, 0.00333, 0.0264),
+        "atomic": (444_000, 126, 0.0684, 1.54, 6.42, 4.41, 0.0126, 0.279, 2.1, 2.21),
+        "spectral": (10_000, 539_000, 0.0348, 1.12, 0.0146, 0.297, 2.56, 4.04, 0.089, 4.55, 0.544),
+        "compiled": (343_000, 315_000, 11_000, 0.108, 0.0019, 0.0065, 0.0262, 1.22, 1.54, 11, 0.00581, 0.001),
     },
     "evaluation": {
-        "direct": (50_800, 0.00337, 0.197, 0.842, 0.305, 3.96),
-        "atomic": (92_500, 0.00365, 0.404, 4.18, 0.00346, 0.211, 0.279),
-        "spectral": (10_000, 502_000, 0.0125, 0.298, 0.00333, 0.24, 1.56, 3.89),
-        "compiled": (117_000, 0.0189, 0.0485, 0.00118, 0.00842, 0.00143, 0.0347, 0.106, 0.701),
+        "direct": (51_200, 0.00377, 0.157, 0.503, 1.51, 0.313, 1.17),
+        "atomic": (92_600, 22.3, 0.00424, 0.362, 2.03, 2.18, 0.00349, 0.155, 0.183, 1.47),
+        "spectral": (10_000, 140_000, 0.0118, 0.318, 0.00364, 0.441, 0.682, 4.69, 0.0395, 2.61),
+        "compiled": (51_100, 65_900, 391, 0.121, 0.00169, 0.0087, 0.0252, 0.361, 0.253, 0.778, 0.0234, 0.313),
     },
 }
 
 
-_LANES = 16  # of the compiled kernel in single precision
-_BLOCK = 16  # channels that PyTorch's convolutions take at a time, unless the input has fewer
-_CACHED = 4e6  # numbers beyond these cost more: they leave the caches, and their memory comes fresh from the system
+_BLOCK = 16  # channels that PyTorch's convolutions take at a time
+_LANES = 16  # places that the compiled kernel works on at a time, in single precision
+_THREADS = 2  # that the prices were measured with
+_JOBS = 4  # that the compiled kernel wants at least, to share them between threads
+_CACHED_MAPS, _CACHED_WEIGHTS = 4e6, 1e6  # numbers beyond these leave the caches
+_FRESH = 2**23  # numbers: the system provides larger blocks anew each time, page by page
+#: In training and in evaluation: PyTorch's threads share operations on more weights than this, and this many
+#: multiply-adds at most wait for them.
+_BUSY = {True: (1_000, 1e9), False: (32_768, 2e8)}
 
 
 @dataclass(frozen=True)
@@ -55,40 +64,165 @@ class Problem:
         size = self.geometry.output_size(self.height), self.geometry.output_size(self.width)
         return self.batch * size[0] * size[1]
 
+    @property
+    def ins(self) -> int:
+        """Input maps of an image."""
+        return self.in_channels * self.orientations
 
-def work(problem: Problem) -> dict[str, tuple[float, ...]]:
-    """How much of each kind of work an engine has to do."""
-    p, taps = problem, problem.geometry.kernel_size**2
-    ins, outs = p.in_channels * p.orientations, p.out_channels * p.orientations
-    maps = float(p.batch * ins * p.height * p.width + p.pixels * outs)
-    padding = maps if p.geometry.padding_mode != "zeros" else 0.0
-    responses = float(p.pixels * ins * p.atoms)
+    @property
+    def outs(self) -> int:
+        """Output maps of an image."""
+        return self.out_channels * self.orientations
+
+    @property
+    def inputs(self) -> float:
+        """Numbers of all input maps, with a padded copy unless padding is with zeros."""
+        copies = 1 if self.geometry.padding_mode == "zeros" else 2
+        return float(copies * self.batch * self.ins * self.height * self.width)
+
+    @property
+    def outputs(self) -> float:
+        """Numbers of all output maps."""
+        return float(self.pixels * self.outs)
+
+
+def work(problem: Problem, training: bool) -> dict[str, tuple[float, ...]]:
+    """How much of each kind of work an engine has to do, in a training step or in evaluation."""
+    return {
+        "direct": _direct_work(problem, training),
+        "atomic": _atomic_work(problem),
+        "spectral": _spectral_work(problem, training),
+        "compiled": _compiled_work(problem, training),
+    }
+
+
+def _direct_work(p: Problem, training: bool) -> tuple[float, ...]:
+    """A call, products, numbers of maps (all, beyond the caches, fresh) and of filters (all, beyond the caches).
+
+    In training also the products of the backward pass, and of steering the weights and summing the atoms to filters.
+    Channels come in whole blocks, except that the forward pass can take fewer inputs than a block.
+    """
+    maps, filters = p.inputs + p.outputs, float(p.ins * p.outs * p.geometry.kernel_size**2)
+    products = float(p.pixels * _taps(p) * _blocks(p.outs))
+    amounts = (
+        *(1.0, products * (p.ins if p.ins < _BLOCK else _blocks(p.ins))),
+        *(maps, _beyond(maps, _CACHED_MAPS), _fresh(p.outputs), filters, _beyond(filters, _CACHED_WEIGHTS)),
+    )
+    steering = filters * p.atoms + float(p.ins * p.outs * p.atoms**2)
+    return (*amounts, 2 * products * _blocks(p.ins), steering) if training else amounts
+
+
+def _atomic_work(p: Problem) -> tuple[float, ...]:
+    """A call, images of one channel, products with atoms, responses (all, beyond the caches), fresh numbers.
+
+    Then products with coefficients, and numbers of maps and of coefficients (all, beyond the caches).
+    """
+    responses, coefficients = float(p.pixels * p.ins * p.atoms), float(p.ins * p.outs * p.atoms)
+    return (
+        *(1.0, float(p.batch * p.ins), p.pixels * p.ins * _blocks(p.atoms) * _taps(p)),
+        *(responses, _beyond(responses, _CACHED_MAPS), _fresh(p.outputs) + _fresh(responses)),
+        *(float(p.pixels * _blocks(p.ins * p.atoms) * _blocks(p.outs)), p.inputs + p.outputs),
+        *(coefficients, _beyond(coefficients, _CACHED_WEIGHTS)),
+    )
+
+
+def _spectral_work(p: Problem, training: bool) -> tuple[float, ...]:
+    """A call, operations of the chunks, products with atoms, responses, mixing, copies, maps, the kernel.
+
+    Then transforms of maps over orientations, and fresh numbers; in training, the transform of the kernel. A chunk
+    needs some operations for each harmonic, of which a basis of Q atoms has about √Q.
+    """
     shape = (p.batch, p.in_channels, p.orientations, p.height, p.width)
     tiling = tile_maps(shape, p.out_channels, p.atoms, p.geometry)
+    chunks = count_chunks(p.batch, p.in_channels, p.orientations, p.atoms, tiling)
     tiles = p.batch * tiling.rows.tiles * tiling.columns.tiles
-    covered = float(tiles * tiling.pixels)
-    copies = 0.0 if tiling.single else float(tiles * ins * tiling.window)
-    mixing = 4.0 * (p.orientations // 2 + 1) * p.out_channels * p.in_channels * p.atoms
-    filters = float(ins * outs * taps)
-    blocks = (ins if ins < _BLOCK else _blocks(ins)) * _blocks(outs)
-    return {
-        "direct": (1.0, p.pixels * blocks * taps, maps + padding, _beyond(maps), filters, _beyond(filters)),
-        "atomic": (
-            *(1.0, responses * taps, responses, _beyond(responses), responses * outs),
-            *(maps + padding, ins * outs * p.atoms),
-        ),
-        "spectral": (
-            1.0,
-            count_chunks(p.batch, p.in_channels, p.orientations, p.atoms, tiling),
-            covered * ins * p.atoms * tiling.window,
-            covered * ins * p.atoms,
-            covered * mixing,
-            copies,
-            maps + padding,
-            mixing,
-        ),
-        "compiled": (*_compiled_work(p), maps + padding, mixing),
-    }
+    responses = float(tiles * tiling.pixels * p.ins * p.atoms)
+    kernel = 4.0 * (p.orientations // 2 + 1) * p.out_channels * p.in_channels * p.atoms
+    maps = p.inputs + p.outputs
+    amounts = (
+        *(1.0, chunks * math.sqrt(p.atoms), responses * tiling.window, responses),
+        *(tiles * tiling.pixels * kernel, 0.0 if tiling.single else float(tiles * p.ins * tiling.window)),
+        *(maps, kernel, maps * p.orientations, _fresh(p.inputs) + _fresh(p.outputs)),
+    )
+    return (*amounts, kernel * p.orientations) if training else amounts
+
+
+def _compiled_work(p: Problem, training: bool) -> tuple[float, ...]:
+    """A call, starts of threads, atoms, responses, their products, mixing, transforms over orientations, pixels read.
+
+    Then numbers of maps and of the kernel, waiting, and fresh numbers. Threads share the jobs, so that the places of
+    the one that has most of them count: three times in training, for the result and for two gradients.
+    PyTorch's threads go on looking for work for some milliseconds after they shared an operation on many weights. They
+    take the processor from the kernel's threads, and what those were to do in that time counts as waiting.
+    """
+    places, framed, jobs, shares = _cut(p)
+    share = shares[0] + 2 * shares[1] if training else shares[0]
+    products = 2 * p.orientations - (p.orientations // 2 + 1)  # three real ones where Y is complex
+    kernel = float(products * p.in_channels * p.out_channels * p.atoms)
+    half_lanes = _LANES // 2
+    lanes = -(-p.out_channels // half_lanes) * half_lanes  # outputs, as the gradient of the kernel has them
+    mixing = products * p.in_channels * p.atoms * (lanes if training else p.out_channels)
+    responses, taps = float(p.ins * p.atoms), p.geometry.kernel_size**2
+    weights, most = _BUSY[training]
+    busy = jobs > 1 and p.in_channels * p.out_channels * p.orientations * p.atoms > weights
+    others = places * ((3 if training else 1) - share)  # places of the other threads
+    return (
+        *(1.0, float(p.orientations > 1) + float(jobs > 1), float(p.atoms)),
+        *(share * places * responses, share * places * responses * taps, share * places * mixing),
+        *(share * (framed * p.ins + places * p.outs) * p.orientations, share * framed * p.ins),
+        *(p.inputs + p.outputs, kernel, min(others * (kernel + responses * taps / 3), most) if busy else 0.0),
+        _fresh(p.inputs) + _fresh(p.outputs),
+    )
+
+
+def _cut(p: Problem) -> tuple[float, float, int, tuple[float, float]]:
+    """How the compiled kernel cuts its work: places, the same with their frames, jobs, and the share of a thread.
+
+    As `Call` in `driver.cpp`: a block of images, or of pieces that images are cut into, fills the lanes. What does not
+    fill them is computed all the same, and so is the frame of s − 1 pixels around each piece. Pieces are cut into bands
+    to have enough jobs. The shares are those of the forward pass and of the backward pass, where even bands come first.
+    """
+    size = p.geometry.kernel_size
+    height, width = (p.geometry.output_size(n) for n in (p.height, p.width))
+    inner, outer = 1.5 * p.atoms * p.out_channels + 6 * size**2, p.orientations + 40  # cycles, in the driver's estimate
+    batch, cuts = max(p.batch, 1), []
+    for images in range(1, min(batch, _LANES) + 1):
+        blocks = -(-batch // images)
+        for rows in range(1, _LANES // images + 1):
+            high, wide = -(-height // rows), -(-width // (_LANES // images // rows))
+            bands = _bands(high, size - 1, -(-_JOBS // blocks), rows > 1)
+            framed = (high + bands * (size - 1)) * (wide + size - 1)
+            cuts.append((blocks * (high * wide * inner + framed * outer), blocks, bands, high * wide, framed))
+    _, blocks, bands, pixels, framed = min(cuts, key=lambda cut: cut[0])
+    jobs = blocks * bands
+    phases = blocks * -(-bands // 2), blocks * (bands // 2)
+    shares = _longest(jobs) / jobs, sum(map(_longest, phases)) / jobs
+    return float(_LANES * blocks * pixels), float(_LANES * blocks * framed), jobs, shares
+
+
+def _bands(height: int, reach: int, wanted: int, even: bool) -> int:
+    """Bands of a piece, each at least as high as the frame; an even number of several if there are pieces below."""
+    most = height // max(1, reach)
+    if not even:
+        return min(wanted, max(2, most))
+    return 1 if wanted == 1 or most < 2 else min(wanted + wanted % 2, most - most % 2)
+
+
+def _longest(jobs: int) -> int:
+    """Jobs of the thread that has most of them."""
+    return -(-jobs // _THREADS)
+
+
+def _taps(p: Problem) -> float:
+    """Taps of a filter for each pixel: PyTorch's convolutions skip rows that lie outside the map."""
+    g, outputs = p.geometry, p.geometry.output_size(p.height)
+    if g.padding_mode != "zeros":
+        return float(g.kernel_size**2)
+    inside = 0
+    for offset in (g.dilation * row - g.margin for row in range(g.kernel_size)):
+        first, last = max(0, -(offset // g.stride)), min(outputs - 1, (p.height - 1 - offset) // g.stride)
+        inside += max(0, last - first + 1)
+    return g.kernel_size * inside / max(1, outputs)
 
 
 def _blocks(channels: int) -> int:
@@ -96,44 +230,21 @@ def _blocks(channels: int) -> int:
     return -(-channels // _BLOCK) * _BLOCK
 
 
-def _beyond(numbers: float) -> float:
+def _beyond(numbers: float, cached: float) -> float:
     """How many numbers do not fit into the caches."""
-    return max(0.0, numbers - _CACHED)
+    return max(0.0, numbers - cached)
 
 
-def _compiled_work(p: Problem) -> tuple[float, ...]:
-    """Calls, pixels of windows, responses, their products, mixing, and the transforms of the compiled kernel.
-
-    It works on 16 places at a time: images, or pieces that an image is cut into if there are fewer. What does not fill
-    the 16 is computed all the same, and so is the frame of s − 1 pixels around each piece.
-    """
-    size, (height, width) = p.geometry.kernel_size, (p.geometry.output_size(n) for n in (p.height, p.width))
-    images = min(max(p.batch, 1), _LANES)
-    pieces = _LANES // images
-    cuts = [(-(-height // rows), -(-width // (pieces // rows))) for rows in range(1, pieces + 1)]
-    places = _LANES * -(-p.batch // images)
-    covered = float(places * min(h * w for h, w in cuts))
-    framed = float(places * min((h + size - 1) * (w + size - 1) for h, w in cuts))
-    ins, outs = p.in_channels * p.orientations, p.out_channels * p.orientations
-    half_lanes = _LANES // 2
-    lanes = -(-p.out_channels // half_lanes) * half_lanes  # outputs, as the gradient of the kernel has them
-    products = 2.0 * p.orientations - (p.orientations // 2 + 1)  # three real ones where Y is complex
-    mixing = products * p.in_channels * p.atoms
-    return (
-        1.0,
-        covered * ins * size**2,
-        covered * ins * p.atoms,
-        covered * ins * p.atoms * size**2,
-        covered * mixing * p.out_channels,
-        covered * mixing * lanes,
-        framed * ins * p.orientations + covered * outs * p.orientations,
-    )
+def _fresh(numbers: float) -> float:
+    """The numbers of a block of memory if the system provides it anew each time."""
+    return numbers if numbers > _FRESH else 0.0
 
 
-def predict(problem: Problem, training: bool) -> dict[str, float]:
+def predict(problem: Problem, training: bool, prices: Prices = PRICES) -> dict[str, float]:
     """Nanoseconds that each engine is expected to take."""
-    prices, amounts = PRICES["training" if training else "evaluation"], work(problem)
-    return {name: sum(a * b for a, b in zip(amounts[name], prices[name], strict=True)) for name in prices}
+    amounts = work(problem, training)
+    known = prices["training" if training else "evaluation"]
+    return {name: sum(a * b for a, b in zip(amounts[name], known[name], strict=True)) for name in known}
 
 
 @lru_cache(maxsize=1024)
