@@ -23,13 +23,13 @@ PRICES: Prices = {
         "direct": (440_000, 0.00514, 0.737, 3.05, 1.42, 2.17, 2.15, 0.00333, 0.0264),
         "atomic": (444_000, 126, 0.0684, 1.54, 6.42, 4.41, 0.0126, 0.279, 2.1, 2.21),
         "spectral": (10_000, 539_000, 0.0348, 1.12, 0.0146, 0.297, 2.56, 4.04, 0.089, 4.55, 0.544),
-        "compiled": (343_000, 315_000, 11_000, 0.108, 0.0019, 0.0065, 0.0262, 1.22, 1.54, 11, 0.00581, 0.001),
+        "compiled": (475_000, 4_450, 8_950, 0.231, 0.00132, 0.00896, 0.0322, 0.586, 0.666, 9.97, 0.397),
     },
     "evaluation": {
         "direct": (51_200, 0.00377, 0.157, 0.503, 1.51, 0.313, 1.17),
         "atomic": (92_600, 22.3, 0.00424, 0.362, 2.03, 2.18, 0.00349, 0.155, 0.183, 1.47),
         "spectral": (10_000, 140_000, 0.0118, 0.318, 0.00364, 0.441, 0.682, 4.69, 0.0395, 2.61),
-        "compiled": (51_100, 65_900, 391, 0.121, 0.00169, 0.0087, 0.0252, 0.361, 0.253, 0.778, 0.0234, 0.313),
+        "compiled": (58_900, 4_350, 344, 0.149, 0.00172, 0.00926, 0.0297, 0.348, 0.254, 0.852, 0.202),
     },
 }
 
@@ -40,9 +40,6 @@ _THREADS = 2  # that the prices were measured with
 _JOBS = 4  # that the compiled kernel wants at least, to share them between threads
 _CACHED_MAPS, _CACHED_WEIGHTS = 4e6, 1e6  # numbers beyond these leave the caches
 _FRESH = 2**23  # numbers: the system provides larger blocks anew each time, page by page
-#: In training and in evaluation: PyTorch's threads share operations on more weights than this, and this many
-#: multiply-adds at most wait for them.
-_BUSY = {True: (1_000, 1e9), False: (32_768, 2e8)}
 
 
 @dataclass(frozen=True)
@@ -150,10 +147,8 @@ def _spectral_work(p: Problem, training: bool) -> tuple[float, ...]:
 def _compiled_work(p: Problem, training: bool) -> tuple[float, ...]:
     """A call, starts of threads, atoms, responses, their products, mixing, transforms over orientations, pixels read.
 
-    Then numbers of maps and of the kernel, waiting, and fresh numbers. Threads share the jobs, so that the places of
-    the one that has most of them count: three times in training, for the result and for two gradients.
-    PyTorch's threads go on looking for work for some milliseconds after they shared an operation on many weights. They
-    take the processor from the kernel's threads, and what those were to do in that time counts as waiting.
+    Then numbers of maps and of the kernel, and fresh numbers. Threads share the jobs, so that the places of the one
+    that has most of them count: three times in training, for the result and for two gradients.
     """
     places, framed, jobs, shares = _cut(p)
     share = shares[0] + 2 * shares[1] if training else shares[0]
@@ -163,15 +158,11 @@ def _compiled_work(p: Problem, training: bool) -> tuple[float, ...]:
     lanes = -(-p.out_channels // half_lanes) * half_lanes  # outputs, as the gradient of the kernel has them
     mixing = products * p.in_channels * p.atoms * (lanes if training else p.out_channels)
     responses, taps = float(p.ins * p.atoms), p.geometry.kernel_size**2
-    weights, most = _BUSY[training]
-    busy = jobs > 1 and p.in_channels * p.out_channels * p.orientations * p.atoms > weights
-    others = places * ((3 if training else 1) - share)  # places of the other threads
     return (
         *(1.0, float(p.orientations > 1) + float(jobs > 1), float(p.atoms)),
         *(share * places * responses, share * places * responses * taps, share * places * mixing),
         *(share * (framed * p.ins + places * p.outs) * p.orientations, share * framed * p.ins),
-        *(p.inputs + p.outputs, kernel, min(others * (kernel + responses * taps / 3), most) if busy else 0.0),
-        _fresh(p.inputs) + _fresh(p.outputs),
+        *(p.inputs + p.outputs, kernel, _fresh(p.inputs) + _fresh(p.outputs)),
     )
 
 
