@@ -24,6 +24,7 @@ from sfcnn import GroupConv2d
 from sfcnn.ops import ENGINES, Atoms, Geometry, Padding, sample_atoms
 from sfcnn.ops.spectral import compiled
 from sfcnn.ops.spectral.kernel import INSTRUCTION_SETS, Library, build, library_path, load
+from sfcnn.ops.spectral.kernel.library import find_team
 from sfcnn.ops.spectral.kernel.tables import components, make_tables
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
@@ -213,6 +214,36 @@ def test_threads_do_not_matter(problem: Problem, dtype: torch.dtype) -> None:
         results.append([output, *torch.ops.sfcnn.spectral_group_backward(gradient, features, *options, True)])
     for other in results[1:]:
         assert all(torch.equal(one, two) for one, two in zip(results[0], other, strict=True))
+
+
+@pytest.mark.usefixtures("_threads_restored")
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_of_its_own_give_the_same_as_those_of_pytorch(threads: int) -> None:
+    library, problem = load(), Problem(batch=40)
+    assert library is not None
+    torch.set_num_threads(threads)
+    expected = by_kernel(problem)
+    library.use_team(None)
+    try:
+        results = by_kernel(problem)
+    finally:
+        library.use_team(find_team())
+    assert all(torch.equal(one, two) for one, two in zip(results, expected, strict=True))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PyTorch has another library for threads")
+def test_the_threads_of_pytorch_are_found() -> None:
+    assert torch.backends.openmp.is_available() == (find_team() is not None)
+
+
+def test_memory_that_was_used_before_changes_nothing() -> None:
+    """Workspaces keep what the last call left in them, here NaN and numbers of another precision."""
+    problem = Problem(batch=40, dtype=torch.float32)
+    expected = by_kernel(problem)
+    features, weight, gradient = problem.arguments()
+    by_kernel(problem, (features * float("nan"), weight * float("nan"), gradient * float("nan")))
+    by_kernel(replace(problem, dtype=torch.float64))
+    assert all(torch.equal(one, two) for one, two in zip(by_kernel(problem), expected, strict=True))
 
 
 @pytest.mark.parametrize("instructions", SETS)
