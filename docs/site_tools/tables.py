@@ -109,7 +109,7 @@ def roofline() -> str:
         for layer in found["layers"]
     ]
     columns = ["layer, Λ = 16, training step, ms per image", "`direct`", "`spectral`, PyTorch only"]
-    columns += ["`spectral`, compiled", "mixing, share of the peak"]
+    columns += ["`spectral`, compiled", "mixing, relative to the matrix product"]
     first = markdown_table(["part, sizes of 24 → 32 channels, 7×7, 28×28", "GMAC/s"], parts)
     return f"{first}\n\n{markdown_table(columns, layers)}"
 
