@@ -236,6 +236,38 @@ def test_the_threads_of_pytorch_are_found() -> None:
     assert torch.backends.openmp.is_available() == (find_team() is not None)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("kernel_too", [True, False])
+def test_layers_that_need_too_much_memory_are_differentiated_in_parts(
+    size: int, kernel_too: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem(inputs=5)
+    features, weight, gradient = problem.arguments()
+    atoms = problem.atoms()
+    kernel = ENGINES["spectral"].group_kernel(weight, atoms)
+    options = kernel, atoms.filters, list(atoms.frequencies), [1, problem.geometry.margin, 1], kernel_too
+    expected = torch.ops.sfcnn.spectral_group_backward(gradient, features, *options)
+    prepare = compiled.prepare
+
+    def only_few(features: Tensor, *arguments: Any, **options: Any) -> compiled.Call | None:
+        return prepare(features, *arguments, **options) if features.shape[1] <= size else None
+
+    monkeypatch.setattr(compiled, "prepare", only_few)
+    monkeypatch.setattr(compiled, "channels_at_once", lambda *arguments: size)
+    found = torch.ops.sfcnn.spectral_group_backward(gradient, features, *options)
+    assert_equal(found, expected, 1e-11)
+
+
+def test_a_layer_too_large_for_the_backward_pass_is_split() -> None:
+    layer = GroupConv2d(96, 96, 7, 32, padding="same", engine="spectral")
+    features = torch.empty(16, 96, 32, 14, 14)
+    atoms, kernel = layer._atoms(), layer.build_kernel(ENGINES["spectral"])
+    arguments = features, kernel, atoms.filters, list(atoms.frequencies), layer.geometry
+    assert compiled.prepare(*arguments, backward=True) is None
+    assert 0 < compiled.channels_at_once(*arguments) < 96
+    assert compiled.prepare(*arguments, backward=False) is not None
+
+
 def test_memory_that_was_used_before_changes_nothing() -> None:
     """Workspaces keep what the last call left in them, here NaN and numbers of another precision."""
     problem = Problem(batch=40, dtype=torch.float32)

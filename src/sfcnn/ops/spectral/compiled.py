@@ -123,3 +123,14 @@ def prepare(
     )
     call = Call(library, problem, tables)
     return call if call.fits(backward) else None
+
+
+def channels_at_once(
+    features: Tensor, kernel: Tensor, filters: Tensor, frequencies: list[int], geometry: Geometry
+) -> int:
+    """How many input channels the backward pass can take at once if it cannot take all; 0 if it can take none."""
+    for parts in (2, 4, 8):
+        size = -(-features.shape[1] // parts)
+        if prepare(features[:, :size], kernel, filters, frequencies, geometry, backward=True) is not None:
+            return size
+    return 0

@@ -20,7 +20,14 @@ from sfcnn.ops.spectral import compiled
 from sfcnn.ops.spectral.chunks import Buffers, Chunk, plan
 from sfcnn.ops.spectral.maps import TiledMaps
 from sfcnn.ops.spectral.mixing import Mixing
-from sfcnn.ops.spectral.spectrum import group_harmonics, half_spectrum, mixing_kernel, mixing_kernel_adjoint
+from sfcnn.ops.spectral.spectrum import (
+    group_harmonics,
+    half_spectrum,
+    join_channels,
+    mixing_kernel,
+    mixing_kernel_adjoint,
+    split_channels,
+)
 
 lift_kernel = direct.lift_kernel
 lift = direct.lift
@@ -196,6 +203,9 @@ def spectral_group_backward(
         kernel_gradient = torch.empty_like(kernel, memory_format=torch.contiguous_format) if kernel_too else None
         call.backward(gradient, features, kernel, features_gradient, kernel_gradient)
         return features_gradient, kernel.new_empty(0) if kernel_gradient is None else kernel_gradient
+    size = compiled.channels_at_once(features, kernel, filters, frequencies, geometry)
+    if size:
+        return _backward_in_parts(gradient, features, kernel, size, filters, frequencies, moves, kernel_too)
     chunks, maps, mixing = _prepare(features, kernel, filters, frequencies, geometry)
     features_gradient = torch.zeros_like(features, memory_format=torch.contiguous_format)
     totals = mixing.kernel_totals() if kernel_too else None
@@ -208,6 +218,19 @@ def spectral_group_backward(
         mixing.mix_adjoint(mixed, slabs, totals, places)
         maps.windows_adjoint(mixing.responses_adjoint(slabs, places), features_gradient, chunk)
     return features_gradient, kernel.new_empty(0) if totals is None else mixing.kernel_gradient(totals)
+
+
+def _backward_in_parts(
+    gradient: Tensor, features: Tensor, kernel: Tensor, size: int, filters: Tensor, frequencies: list[int], *rest: Any
+) -> tuple[Tensor, Tensor]:
+    """The same with `size` input channels at a time, whose gradients do not depend on the others."""
+    harmonics, maps = group_harmonics(tuple(frequencies)), features.split(size, dim=1)
+    sizes = [part.shape[1] for part in maps]
+    parts = zip(maps, split_channels(kernel, harmonics, sizes), strict=True)
+    found = [spectral_group_backward(gradient, *part, filters, frequencies, *rest) for part in parts]
+    of_features, of_kernels = zip(*found, strict=True)
+    joined = join_channels(of_kernels, harmonics, sizes) if of_kernels[0].numel() else of_kernels[0]
+    return torch.cat(of_features, dim=1), joined
 
 
 @spectral_group_backward.register_fake

@@ -216,6 +216,18 @@ def _by_harmonic(kernel: Tensor, harmonics: tuple[Harmonic, ...], channels: int)
     ]
 
 
+def split_channels(kernel: Tensor, harmonics: tuple[Harmonic, ...], sizes: Sequence[int]) -> list[Tensor]:
+    """The columns of a kernel (half, Ĉ, 2·C·Q) for as many input channels as each of the sizes says, in order."""
+    pieces = [piece.split(list(sizes), dim=3) for piece in _by_harmonic(kernel, harmonics, sum(sizes))]
+    return [torch.cat([piece.flatten(2) for piece in part], dim=-1) for part in zip(*pieces, strict=True)]
+
+
+def join_channels(kernels: Sequence[Tensor], harmonics: tuple[Harmonic, ...], sizes: Sequence[int]) -> Tensor:
+    """The inverse of `split_channels`."""
+    parts = [_by_harmonic(kernel, harmonics, size) for kernel, size in zip(kernels, sizes, strict=True)]
+    return torch.cat([torch.cat(pieces, dim=3).flatten(2) for pieces in zip(*parts, strict=True)], dim=-1)
+
+
 @lru_cache(maxsize=64)
 def _signs(orientations: int, frequency: int) -> Tensor:
     """σ for all m and column parts: float64 (half, 2)."""
