@@ -81,7 +81,7 @@ def test_a_terminal_gets_a_bar_besides() -> None:
 def test_a_log_shows_how_far_a_long_epoch_is() -> None:
     assert long_run(25).splitlines() == [
         "epoch 1/3  step 1/4  loss 2.500",  # ten seconds after the start
-        "epoch 1/3  step 4/4  loss 2.500  about 3 min 20 s left",  # a minute later
+        "epoch 1/3  step 4/4  loss 2.500  validating",  # a minute later
         "epoch 1/3  loss 1.2500  error 12.50 %  validation loss 0.7500  error 6.25 %  130 s, about 4 min 20 s left",
         "epoch 2/3  step 3/4  loss 2.500  about 2 min 5 s left",  # a minute after the epoch
     ]

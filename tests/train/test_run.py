@@ -113,6 +113,14 @@ def test_a_run_of_few_steps_is_warned_about_once(tmp_path: Path) -> None:
     assert said == []
 
 
+def test_resuming_a_finished_run_says_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    first = train(CONFIG, splits(), tmp_path / "run", warn=said.append)
+    again = train(CONFIG, splits(), tmp_path / "run", resume=True, warn=said.append)
+    assert said == [f"{tmp_path / 'run'} finished with epoch 3: raise optimization.epochs to train longer"]
+    assert again == first
+
+
 def test_leftovers_of_a_killed_write_are_removed(tmp_path: Path) -> None:
     train(CONFIG, splits(), tmp_path / "run")
     leftover = tmp_path / "run" / "checkpoints" / ".000000007-abc123.part.safetensors"

@@ -69,7 +69,8 @@ class RunDisplay:
             if now >= self._due:
                 left = ((self.epochs - progress.epoch) * steps - progress.step) * self._pace
                 remaining = f"  about {_duration(left)} left" if self._steps > 1 else ""
-                self._line(f"{epoch}  step {progress.step}/{steps}  {mean}{remaining}")
+                follows = "  validating" if progress.step == steps else remaining
+                self._line(f"{epoch}  step {progress.step}/{steps}  {mean}{follows}")
             return
         numbers = "validating" if progress.step == steps else f"{_speed(self._pace)}  {mean}"
         if progress.history:

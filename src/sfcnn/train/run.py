@@ -172,7 +172,7 @@ def train_run(
         device: one of `sfcnn.devices.DEVICES`.
         observers: callbacks, in the first process.
         warn: called with a message for each damaged checkpoint, with what was loaded if the run starts from trained
-            weights, and if the run has very few steps.
+            weights, if a new run has very few steps, and if there is nothing to resume.
     """
     config = job.config
     check_directory(directory, resume=resume)
@@ -185,7 +185,7 @@ def train_run(
     state = Checkpoints(directory / "checkpoints").newest(say) if resume else None
     if state is None and job.start:  # a resumed run does not need the other network, which may be gone
         say(str(job.start(net)))
-    if state is None and (few := _few_steps(job, task.steps)):
+    elif state is None and (few := _few_steps(job, task.steps)):
         say(few)
     accelerator.wait_for_everyone()  # all have checked the directory before one writes to it
     if first:
@@ -206,6 +206,8 @@ def train_run(
     if state is not None:
         fit.load_state(state)
         state = None  # which frees its memory
+        if fit.progress.epoch >= config.optimization.epochs:
+            say(f"{directory} finished with epoch {fit.progress.epoch}: raise optimization.epochs to train longer")
     elif job.start:
         fit.save()  # so that the other network is not needed any more
     with named_failures(accelerator), flushing_denormals():
