@@ -257,7 +257,10 @@ def test_the_old_name_of_the_command_does_the_same(capsys: pytest.CaptureFixture
         (["--out", "run", "--model.basis", "mine"], "'mine'"),
         (["--out", "run", "--model.width", "wide"], "model.width: expected float, got wide"),
         (["--out", "run", "--optimization.epochs", "0"], "epochs must be at least 1, got 0"),
-        (["--out", "run", "--modle.width", "1"], "unrecognized arguments: --modle.width"),
+        (
+            ["--out", "run", "--modle.width", "1"],
+            "unrecognized arguments: --modle.width 1; did you mean --model.width?",
+        ),
         (["--out", "run", "--config", "nowhere.yaml"], "settings file nowhere.yaml does not exist"),
         (["--out", "mine.txt"], "mine.txt exists but does not contain a run: choose another --out"),
         (["--out", "full"], "full exists but does not contain a run: choose another --out"),
