@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 
-from sfcnn.classification.digits import load_digits
 from sfcnn.cli import main
 from sfcnn.io.stacks import read_image
 
@@ -59,8 +57,8 @@ def test_drawn_images_are_listed_and_never_overwritten(
     monkeypatch.chdir(tmp_path)
     main(count=2)
     written = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    assert len(written) == 3 * 2 + 3 * 3 + 6 * 2 + 1
-    assert f"wrote 2 images to {tmp_path / 'my-images' / 'tee'}\n" in capsys.readouterr().out
+    assert len(written) == 3 * 2 + 3 * 3 + 6 * 2 + 1 + 3 * 4 + 5 + 2
+    assert f"wrote 2 files to {tmp_path / 'my-images' / 'tee'}\n" in capsys.readouterr().out
     Path("my-images/cross/0.png").unlink()
     Path("my-images/tee/1.png").write_bytes(b"mine")
     with pytest.raises(SystemExit) as stop:
@@ -119,12 +117,9 @@ def has_a_test_of_its_own(words: list[str]) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each `sfcnn …` line, one after the other, beside a picture of a digit or the images that the page names."""
+    """Each `sfcnn …` line, one after the other, beside the images that `examples/draw_images.py` draws."""
     monkeypatch.chdir(tmp_path)
-    Path("my-digits").mkdir()
-    Image.fromarray((255 * load_digits().images[0, 0]).byte().numpy()).save("my-digits/one.png")
-    if page.stem == "own-images":
-        example("draw_images")["main"]()
+    example("draw_images")["main"]()
     text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
     for line in text.splitlines():
         words = shlex.split(line, comments=True)

@@ -122,7 +122,7 @@ def test_a_damaged_safetensors_file_is_named(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for content in (b"", whole[:-10], b"\xff" * 100, b"PK\x03\x04 broken zip"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"best\.safetensors is damaged or no safetensors file: .+$"):
+        with pytest.raises(ValueError, match=r"best\.safetensors is damaged or not a safetensors file: .+$"):
             load_weights(path)
 
 

@@ -33,7 +33,7 @@ def _load_safetensors(path: Path) -> dict[str, Tensor]:
     # Also catch PyTorch's errors for unsupported dtypes and sizes.
     except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"{path} is damaged or no safetensors file: {reason}") from error
+        raise ValueError(f"{path} is damaged or not a safetensors file: {reason}") from error
     # A run's file holds more than weights, such as the optimiser's state: the network is its part "model".
     model = {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
     return model or state

@@ -79,7 +79,8 @@ def test_a_run_leaves_settings_log_weights_checkpoint_and_result(capsys: pytest.
     assert classifier.config == replace(CONFIG, model=CONFIG.model.resolved())
     assert result["parameters"] == sum(parameter.numel() for parameter in classifier.network.parameters())
     said = capsys.readouterr()
-    lines = said.out.splitlines()
+    few, *lines = said.out.splitlines()
+    assert few.startswith("few steps: 2 per epoch, 2 in all")
     assert lines[0].startswith(f"epoch 1/1  loss {float(row['loss']):.4f}  error ")
     assert lines[1].startswith(f"best validation error {result['validation_error']:.2f} % at epoch 1 (20 images of ")
     assert lines[2:] == ["wrote run"]
@@ -133,7 +134,8 @@ def test_resuming_a_finished_run_changes_nothing(words: list[str], capsys: pytes
     assert before.pop("run/result.json") != b""  # it says when it was written
     del after["run/result.json"]
     assert after == before
-    assert capsys.readouterr().out.splitlines() == last
+    finished = "run finished with epoch 1: raise optimization.epochs to train longer"
+    assert capsys.readouterr().out.splitlines() == [finished, *last]
 
 
 def test_more_epochs_go_on_as_if_they_had_been_asked_for_at_once() -> None:
@@ -170,7 +172,7 @@ def test_ctrl_c_says_how_to_resume(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         patch.setattr(RunDisplay, "epoch", interrupt)
         assert train("--out", "run", "--optimization.epochs", "2") == 130
     said = capsys.readouterr()
-    assert said.out == "stopped; to resume: sfcnn classify train --out run --resume\n"
+    assert said.out.splitlines()[1:] == ["stopped; to resume: sfcnn classify train --out run --resume"]
     assert said.err == "sfcnn: interrupted\n"
     assert main(["classify", "train", "--out", "run", "--resume"]) == 0
     assert train("--out", "whole", "--optimization.epochs", "2") == 0
@@ -190,7 +192,7 @@ def test_a_signal_to_end_that_a_library_turns_into_another_error_is_still_a_stop
     handler = signal.getsignal(signal.SIGTERM)
     assert train("--out", "run", "--optimization.epochs", "2") == 130
     said = capsys.readouterr()
-    assert said.out == "stopped; to resume: sfcnn classify train --out run --resume\n"
+    assert said.out.splitlines()[1:] == ["stopped; to resume: sfcnn classify train --out run --resume"]
     assert said.err == "sfcnn: interrupted\n"
     assert signal.getsignal(signal.SIGTERM) is handler
 
@@ -255,7 +257,10 @@ def test_the_old_name_of_the_command_does_the_same(capsys: pytest.CaptureFixture
         (["--out", "run", "--model.basis", "mine"], "'mine'"),
         (["--out", "run", "--model.width", "wide"], "model.width: expected float, got wide"),
         (["--out", "run", "--optimization.epochs", "0"], "epochs must be at least 1, got 0"),
-        (["--out", "run", "--modle.width", "1"], "unrecognized arguments: --modle.width"),
+        (
+            ["--out", "run", "--modle.width", "1"],
+            "unrecognized arguments: --modle.width 1; did you mean --model.width?",
+        ),
         (["--out", "run", "--config", "nowhere.yaml"], "settings file nowhere.yaml does not exist"),
         (["--out", "mine.txt"], "mine.txt exists but does not contain a run: choose another --out"),
         (["--out", "full"], "full exists but does not contain a run: choose another --out"),

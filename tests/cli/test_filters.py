@@ -76,7 +76,8 @@ def test_keeps_existing_pictures_unless_told(fails: Fails) -> None:
         (["--weights", "missing.pt"], "weights file missing.pt does not exist"),
         (["--out", "blocked/here"], "blocked"),
         (["--seed", "x"], "invalid int value: 'x'"),
-        (["--colour"], "unrecognized arguments: --colour"),
+        (["--colour"], "unrecognized arguments: --colour (see"),
+        (["--kernel_size", "9"], "unrecognized arguments: --kernel_size 9; did you mean --kernel-size?"),
     ],
 )
 def test_a_mistake_is_one_line(options: list[str], message: str, fails: Fails) -> None:

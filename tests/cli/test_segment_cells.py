@@ -213,7 +213,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(texture: Texture, fails: F
     assert "pass --stack too" in line("--across-weight", "3")
     assert "pass --forest too" in line("--image", "raw.tif")
     assert "page.tif is not a complete state" in line("--forest", "page.tif")
-    assert "missing.safetensors is not a complete state" in line("--forest", "missing.safetensors")
+    assert "missing.safetensors does not exist" in line("--forest", "missing.safetensors")
     assert "output cells.png must end in .tif or .tiff" in line(out="cells.png")
     assert "output folder.tif is a directory" in line(out="folder.tif")
     assert "output mine.tif exists: choose another name or pass --overwrite" in line(out="mine.tif")

@@ -51,7 +51,7 @@ def test_a_lost_chunk_is_one_line_and_exit_code_2(images: np.ndarray, capsys: py
     captured = capsys.readouterr()
     assert "wrote out.zarr: 2 of 3 slices" in captured.out
     assert captured.err.count("\n") == 1
-    assert "1 of 3 slices failed, start again to do these: z = 1: " in captured.err
+    assert "1 of 3 slices failed, run it again to retry: z = 1: " in captured.err
     assert "chunk 0/c/1/0/0 is missing" in captured.err
     chunk.write_bytes(content)
     assert main(words) == 0
@@ -61,13 +61,13 @@ def test_a_lost_chunk_is_one_line_and_exit_code_2(images: np.ndarray, capsys: py
 def test_mistakes_are_one_line_and_nothing_is_written(images: np.ndarray, fails: Fails) -> None:
     predict = ("segment", "predict", "run")
     out = ("--out", "out.zarr")
-    assert "em.zarr is a volume, whose result is a volume: expected --out OUT.zarr" in fails(
+    assert "em.zarr is a Zarr volume, so its result is one, too: pass --out OUT.zarr" in fails(
         *predict, "em.zarr", "--out", "found"
     )
     assert "--workers is for volumes: pass --out OUT.zarr" in fails(
         *predict, "em.tif", "--out", "found", "--workers", "2"
     )
-    assert "is one volume, expected one to segment, got 2" in fails(*predict, "em.tif", "em.zarr", *out)
+    assert "takes one volume, got 2 images" in fails(*predict, "em.tif", "em.zarr", *out)
     assert "expected START:STOP like 0:10, got '3'" in fails(*predict, "em.zarr", *out, "--slices", "3")
     assert "slices must be in 0 … 2" in fails(*predict, "em.zarr", *out, "--slices", "1:7")
     assert "nowhere.zarr does not exist" in fails(*predict, "nowhere.zarr", *out)

@@ -221,11 +221,11 @@ def test_the_same_mistake_is_one_line_on_the_command_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--modle.width", "1"), "unrecognized arguments: --modle.width 1"),
+        (("--modle.width", "1"), "unrecognized arguments: --modle.width 1; did you mean --model.width?"),
         (("--model.width", "wide"), "model.width: expected float, got wide"),
         (("--model.width",), "argument --model.width: expected one argument"),
         (("--config",), "argument --config: expected one argument"),
-        (("--see", "3"), "unrecognized arguments: --see 3"),  # no abbreviations
+        (("--see", "3"), "unrecognized arguments: --see 3; did you mean --seed?"),  # no abbreviations
         (("stray",), "unrecognized arguments: stray"),
     ],
 )

@@ -216,9 +216,9 @@ def test_a_pickle_is_refused_and_not_run(tmp_path: Path, save: Callable[[Any, Pa
 
 def test_a_foreign_or_missing_file_is_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.ones(2)}, tmp_path / "foreign.safetensors")  # whole, but without a state
-    for name in ("foreign.safetensors", "missing.safetensors"):
-        with pytest.raises(DamagedStateError, match=rf"{name} is not a complete state"):
-            read_state(tmp_path / name)
+    for name, problem in (("foreign", "is not a complete state"), ("missing", "does not exist")):
+        with pytest.raises(DamagedStateError, match=rf"{name}\.safetensors {problem}"):
+            read_state(tmp_path / f"{name}.safetensors")
 
 
 def test_equal_states_are_equal_files(tmp_path: Path) -> None:

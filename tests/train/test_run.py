@@ -84,6 +84,43 @@ def test_only_the_two_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 2
 
 
+def test_a_run_of_few_steps_is_warned_about_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    train(
+        replace(CONFIG, optimization=replace(CONFIG.optimization, epochs=2, batch_size=28)),
+        splits(),
+        tmp_path / "few",
+        warn=said.append,
+    )
+    assert said == [
+        "few steps: 2 per epoch, 4 in all, which may be too few to learn anything; choose a smaller "
+        "optimization.batch_size or more optimization.epochs"
+    ]
+    said.clear()
+    train(
+        replace(CONFIG, optimization=replace(CONFIG.optimization, epochs=3, batch_size=28)),
+        splits(),
+        tmp_path / "few",
+        resume=True,
+        warn=said.append,
+    )
+    train(
+        replace(CONFIG, optimization=replace(CONFIG.optimization, epochs=1, batch_size=8)),
+        splits(),
+        tmp_path / "more",
+        warn=said.append,
+    )
+    assert said == []
+
+
+def test_resuming_a_finished_run_says_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    first = train(CONFIG, splits(), tmp_path / "run", warn=said.append)
+    again = train(CONFIG, splits(), tmp_path / "run", resume=True, warn=said.append)
+    assert said == [f"{tmp_path / 'run'} finished with epoch 3: raise optimization.epochs to train longer"]
+    assert again == first
+
+
 def test_leftovers_of_a_killed_write_are_removed(tmp_path: Path) -> None:
     train(CONFIG, splits(), tmp_path / "run")
     leftover = tmp_path / "run" / "checkpoints" / ".000000007-abc123.part.safetensors"

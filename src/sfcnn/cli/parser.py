@@ -1,11 +1,24 @@
 """The argument parser of all commands: errors are one line, help ends with examples."""
 
 import argparse
-from collections.abc import Sequence
+import difflib
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from sfcnn.devices import DEVICES
+
+
+def did_you_mean(message: str, options: Iterable[str]) -> str:
+    """An error message, with a suggestion if it is about an unknown option that resembles one of `options`.
+
+    >>> did_you_mean("unrecognized arguments: --epoch 3", ["--epochs", "--out"])
+    'unrecognized arguments: --epoch 3; did you mean --epochs?'
+    """
+    unknown = re.match(r"unrecognized arguments: (--[\w.-]+)", message)
+    close = difflib.get_close_matches(unknown[1], list(options), n=1, cutoff=0.8) if unknown else []
+    return f"{message}; did you mean {close[0]}?" if close else message
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,7 +47,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error and where to find help, and exit."""
-        text = " ".join(message.splitlines())  # arguments may contain line breaks
+        text = did_you_mean(" ".join(message.splitlines()), self._option_string_actions)  # arguments may be many lines
         self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
 
 

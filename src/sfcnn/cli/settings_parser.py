@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
+from sfcnn.cli.parser import did_you_mean
 from sfcnn.io.settings import check_names, find_presets, load_yaml, one_line
 
 #: Settings as plain values, as in a YAML file.
@@ -103,7 +104,8 @@ class SettingsParser(ArgumentParser):
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print the error and where to find help, and exit."""
-        self.exit(2, f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)\n")
+        text = did_you_mean(one_line(message), self._option_string_actions)
+        self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
 
     def _is_other_option(self, name: str) -> bool:
         """Whether `name` is an option but not a setting, as in a file written by `--print_config`."""

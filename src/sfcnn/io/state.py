@@ -86,6 +86,8 @@ def read_state(path: Path) -> dict[str, Any]:
         return {key: _from_json(value, tensors) for key, value in json.loads(text).items()}
     except DamagedStateError:
         raise
+    except FileNotFoundError as error:
+        raise DamagedStateError(f"{path} does not exist") from error
     # Invalid files fail in many ways: names without tensors, numbers with a million digits, endless nesting.
     except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__

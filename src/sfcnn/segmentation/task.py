@@ -223,5 +223,6 @@ def train(config: SegmentationConfig, directory: Path | str, *, data: Path | Non
         make_task=lambda: task,
         dataset=slices.name,
         start=(lambda net: _start(net, config)) if config.start else None,
+        more_steps="more steps",
     )
     return train_run(job, Path(directory), **options)

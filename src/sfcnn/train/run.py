@@ -22,6 +22,8 @@ from sfcnn.train.loop import Fit, Observer, Progress
 from sfcnn.train.start import Started
 from sfcnn.train.task import Task
 
+_FEWEST_STEPS = 5  # per epoch, without a warning
+
 
 class RunConfig(Protocol):
     """Settings of every run, besides those of its network and images."""
@@ -122,6 +124,18 @@ class Job:
     select_last: bool = False  #: keep the last epoch's weights, not those with the smallest validation error
     #: loads the network's initial weights from another one, if the run starts from trained weights
     start: Callable[[nn.Module], Started] | None = None
+    more_steps: str = "a smaller optimization.batch_size"  #: what gives an epoch more steps
+
+
+def _few_steps(job: Job, steps: int) -> str:
+    """A warning if the whole run has few steps because each epoch has, or an empty text."""
+    epochs = job.config.optimization.epochs
+    if steps >= _FEWEST_STEPS or steps * epochs >= _FEWEST_STEPS * OptimizationConfig.epochs:
+        return ""
+    return (
+        f"few steps: {steps} per epoch, {steps * epochs} in all, which may be too few to learn anything; "
+        f"choose {job.more_steps} or more optimization.epochs"
+    )
 
 
 @contextmanager
@@ -157,8 +171,8 @@ def train_run(
         resume: continue the run in the directory, if there is one.
         device: one of `sfcnn.devices.DEVICES`.
         observers: callbacks, in the first process.
-        warn: called with a message for each damaged checkpoint, and with what was loaded if the run starts from
-            trained weights.
+        warn: called with a message for each damaged checkpoint, with what was loaded if the run starts from trained
+            weights, if a new run has very few steps, and if there is nothing to resume.
     """
     config = job.config
     check_directory(directory, resume=resume)
@@ -171,6 +185,8 @@ def train_run(
     state = Checkpoints(directory / "checkpoints").newest(say) if resume else None
     if state is None and job.start:  # a resumed run does not need the other network, which may be gone
         say(str(job.start(net)))
+    elif state is None and (few := _few_steps(job, task.steps)):
+        say(few)
     accelerator.wait_for_everyone()  # all have checked the directory before one writes to it
     if first:
         remove_leftovers(directory)
@@ -190,6 +206,8 @@ def train_run(
     if state is not None:
         fit.load_state(state)
         state = None  # which frees its memory
+        if fit.progress.epoch >= config.optimization.epochs:
+            say(f"{directory} finished with epoch {fit.progress.epoch}: raise optimization.epochs to train longer")
     elif job.start:
         fit.save()  # so that the other network is not needed any more
     with named_failures(accelerator), flushing_denormals():

@@ -33,8 +33,8 @@ def add_method(parser: Any) -> None:
     parser.add_argument(
         "--method",
         metavar="NAME",
-        help="how cells are found: threshold or multicut, or lifted-multicut or mutex-watershed, for which `predict` "
-        "needs a network with affinities (default: as tuned for the network, else multicut)",
+        help="how to find cells: threshold, multicut, or, in `predict` with a network that predicts affinities, "
+        "lifted-multicut or mutex-watershed (default: as tuned for the network, else multicut)",
     )
 
 

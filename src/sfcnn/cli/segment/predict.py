@@ -11,11 +11,11 @@ def parser(prog: str) -> Parser:
     """Options of `sfcnn segment predict`."""
     parser = Parser(
         prog,
-        description="Segment images with the best network of a run. For each image or stack NAME two TIFF files of\n"
-        "its size are written: probabilities from 0 to 1 (NAME-membranes.tif, after the class that the network looks\n"
-        "for, or NAME-probabilities.tif with a channel for each of several classes), and NAME-cells.tif with a number\n"
-        "for each cell if the network looks for membranes, else NAME-labels.tif with the class of each pixel. Images\n"
-        "may have any size: they are processed in tiles, and with the default halo, tiling leaves no seams.\n\n"
+        description="Segment images with the best network of a run. For each image or stack NAME, two TIFF files of\n"
+        "its size are written: probabilities from 0 to 1 (NAME-CLASS.tif, such as NAME-membranes.tif, or for several\n"
+        "classes NAME-probabilities.tif with a channel for each), and NAME-labels.tif with the class of each pixel,\n"
+        "or for networks that predict membranes NAME-cells.tif with a number for each cell. Images may have any\n"
+        "size: they are processed in tiles, and with the default halo, tiling leaves no seams.\n\n"
         "Volumes larger than memory, OME-Zarr or TIFF stacks, are segmented slice by slice with --out OUT.zarr, into\n"
         "an OME-Zarr volume. Run the command again to resume. Slices that cannot be read are reported\n"
         "at the end, with exit code 2; all others are processed.",
@@ -28,7 +28,7 @@ def parser(prog: str) -> Parser:
         ),
     )
     parser.add_argument(
-        "run", metavar="RUN", help="run directory of `sfcnn segment train`, or isbi2012, which is shipped with sfcnn"
+        "run", metavar="RUN", help="run directory of `sfcnn segment train`, or a pretrained network such as isbi2012"
     )
     parser.add_argument(
         "images", type=Path, nargs="+", metavar="IMAGE", help="TIFF stacks, images, folders of them, or a .zarr volume"
@@ -41,11 +41,11 @@ def parser(prog: str) -> Parser:
         "--pixel-size",
         type=float,
         metavar="MICROMETRES",
-        help="of the images, which are rescaled to the pixels of the training (default: what the file says; 0: as is)",
+        help="pixel size of the images, to rescale them like the training images (default: from the file; 0: as is)",
     )
     parser.add_argument("--tile", type=int, metavar="N", help="side of a tile (default: the largest for about 2 GB)")
     parser.add_argument(
-        "--halo", type=int, metavar="N", help="pixels around a tile (default: as far as the network looks)"
+        "--halo", type=int, metavar="N", help="pixels around a tile (default: the receptive field of the network)"
     )
     parser.add_argument(
         "--average", default="none", help="average over rotated and mirrored images: none (default), rotations or all"
@@ -53,7 +53,7 @@ def parser(prog: str) -> Parser:
     parser.add_argument(
         "--cells",
         action=argparse.BooleanOptionalAction,
-        help="find cells between membranes (default: if the network looks for membranes)",
+        help="find cells between membranes (default: if the network predicts membranes)",
     )
     parser.add_argument(
         "--forest",
@@ -96,7 +96,7 @@ def _range(text: str) -> range:
 def run(prog: str, arguments: argparse.Namespace) -> None:
     """Load the network, segment file by file, or a volume slice by slice."""
     if arguments.method is not None and arguments.cells is False:
-        raise ValueError("--method is how cells are found: leave it out, or --no-cells")
+        raise ValueError("--method is for finding cells: leave out --method or --no-cells")
     _use_forest(arguments)
     if arguments.out.suffix.lower() == ".zarr":
         _run_volume(arguments)
@@ -144,7 +144,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
     for path in arguments.images:
         if is_zarr(path):
             raise ValueError(
-                f"{path} is a volume, whose result is a volume: expected --out OUT.zarr, got {arguments.out}"
+                f"{path} is a Zarr volume, so its result is one, too: pass --out OUT.zarr, got {arguments.out}"
             )
     for name in ("slices", "workers", "scheduler", "fill_missing"):
         if getattr(arguments, name):
@@ -160,7 +160,7 @@ def _run_volume(arguments: argparse.Namespace) -> None:
     from sfcnn.volumes import segment_volume
 
     if len(arguments.images) > 1:
-        raise ValueError(f"--out {arguments.out} is one volume, expected one to segment, got {len(arguments.images)}")
+        raise ValueError(f"--out {arguments.out} takes one volume, got {len(arguments.images)} images")
     (source,) = arguments.images
     network = load(find_run(arguments.run), device=arguments.device)
     given = vars(arguments)
@@ -178,5 +178,5 @@ def _run_volume(arguments: argparse.Namespace) -> None:
         others = [str(other) for other in found.failed if other != z]
         more = f"; so did z = {', '.join(others[:20])}{' …' if len(others) > 20 else ''}" if others else ""
         raise ValueError(
-            f"{len(found.failed)} of {found.slices} slices failed, start again to do these: z = {z}: {reason}{more}"
+            f"{len(found.failed)} of {found.slices} slices failed, run it again to retry: z = {z}: {reason}{more}"
         )

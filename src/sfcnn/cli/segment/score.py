@@ -96,7 +96,7 @@ def _check(arguments: argparse.Namespace) -> None:
     from sfcnn.io.files import check_output
 
     if arguments.overlay is None and (arguments.image, arguments.slice) != (None, None):
-        raise ValueError("--image and --slice say what --overlay FILE draws: pass it too")
+        raise ValueError("--image and --slice are for --overlay: pass --overlay FILE too")
     if arguments.out is not None:
         check_output(arguments.out, overwrite=arguments.overwrite)
     if arguments.overlay is not None:

@@ -15,10 +15,10 @@ def parser(prog: str) -> "SettingsParser":
     return training_parser(
         prog,
         SegmentationConfig,
-        "Train a U-Net that tells the class of every pixel. Name a folder with images/ and masks/ of the same names,\n"
-        "grey or RGB, or a TIFF stack and the stack of its masks. In a mask, 0 is background; what is looked for is\n"
-        "one other value, or 1, 2 … for several classes. The default network is as large as the paper's, which\n"
-        "needs a GPU, on synthetic membranes.",
+        "Train a U-Net that predicts the class of every pixel, from a folder with images/ and masks/ of the same file\n"
+        "names, grey or RGB, or from a TIFF stack and the stack of its masks. In a mask, 0 is background, and the\n"
+        "foreground is one other value, or 1, 2 … for several classes. By default, the images are synthetic\n"
+        "membranes and the network is as large as the paper's, which needs a GPU; the first example is for a CPU.",
         (
             f"{prog} --out runs/vessels --images.source pairs --images.path vessels --images.classes '[vessels]' \\",
             "     --model.orientations 8 --model.channels 6 --model.levels 3 --crops.size 128 --crops.margin 16",

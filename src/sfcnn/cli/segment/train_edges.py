@@ -36,7 +36,7 @@ def parser(prog: str) -> Parser:
     edges.add_argument("--truth-labels", action="store_true", help="TRUTH has a number for each cell, 0 on membranes")
     edges.add_argument("--out", type=Path, required=True, metavar="FOREST.safetensors", help="file for the forest")
     add_overwrite(edges)
-    edges.add_argument("--image", type=Path, metavar="RAW.tif", help="learn from the images of the probabilities too")
+    edges.add_argument("--image", type=Path, metavar="RAW.tif", help="also learn from the images themselves")
     forest = edges.add_argument_group("forest")
     forest.add_argument("--trees", type=int, metavar="N", help="number of trees (default: 1000)")
     forest.add_argument(

@@ -1,6 +1,6 @@
 """The compiled kernel of the spectral group convolution: its sources in C++, how to build and how to load them.
 
-`python -m sfcnn.ops.spectral.kernel` builds it beside its sources, where it is looked for.
+`python -m sfcnn.ops.spectral.kernel` builds it next to its sources, where it is loaded from.
 """
 
 from sfcnn.ops.spectral.kernel.build import build

@@ -90,7 +90,7 @@ def check(code: int) -> None:
 
 
 def library_path() -> Path:
-    """Where the library is looked for: beside its sources.
+    """Where the library is loaded from: next to its sources.
 
     `SFCNN_KERNEL_LIBRARY` names another one to take, such as one that was built to look for errors in memory.
     """
