@@ -160,25 +160,27 @@ def benchmark() -> Values:
     return {"minutes": found["wall_seconds"] / 60} | {name: mean(values) for name, values in errors.items()}
 
 
-def isbi() -> Values:
+def isbi(name: str) -> Values:
     """Scores by network and method for cells, `.views` with the mean over eight views; `.best` is the best method.
 
-    The best method is the one with the highest V_rand on the slices that chose the settings.
+    The best method is the one with the highest V_rand on the slices that chose the settings, its `.chosen`.
     """
-    found = load("results/isbi.json")
+    found = load(f"results/{name}.json")
     values: Values = {"minutes": found["wall_seconds"] / 60}
     short = {"steerable": "sfcnn", "plain-parameters": "unet", "plain-effective-channels": "unet-wide"}
     for run in found["runs"]:
-        name = short[run["kind"]]
+        network = short[run["kind"]]
         for test in run["tests"]:
             views = ".views" if test["average"] == "all" else ""
             scores = test["scores"]
             chosen = {by: found["chosen_v_rand"] for by, found in scores.items() if found["chosen_v_rand"] is not None}
             for by, method in {**{by: by for by in scores}, "best": max(chosen, key=chosen.__getitem__)}.items():
                 for score in ("v_rand", "v_info"):
-                    values[f"{name}{views}.{by}.{score}"] = scores[method][score]
-        values |= {f"{name}.steps": run["steps"], f"{name}.minutes": run["run"]["seconds"] / 60}
-        values[f"{name}.parameters"] = run["run"]["parameters"]
+                    values[f"{network}{views}.{by}.{score}"] = scores[method][score]
+                values[f"{network}{views}.{by}.chosen"] = chosen.get(method, 0.0)
+        values |= {f"{network}.steps": run["steps"], f"{network}.minutes": run["run"]["seconds"] / 60}
+        values |= {f"{network}.parameters": run["run"]["parameters"], f"{network}.best_epoch": run["run"]["best_epoch"]}
+        values[f"{network}.validation_error"] = run["run"]["validation_error"]
     return values
 
 
@@ -389,9 +391,11 @@ SOURCES: dict[str, Callable[[], Values]] = {
     "demo": lambda: _by_angle("demo"),
     "generalization": lambda: _by_angle("generalization"),
     "orientations": lambda: _by_orientations("orientations"),
+    "quarter-digits": lambda: _by_orientations("quarter-digits"),
     "all-digits": lambda: _by_orientations("all-digits"),
     "benchmark": benchmark,
-    "isbi": isbi,
+    "isbi": lambda: isbi("isbi"),
+    "isbi-neighbours": lambda: isbi("isbi-neighbours"),
     "mnist-rot": lambda: card("mnist-rot"),
     "isbi2012": lambda: scores("isbi2012"),
     "brightness": lambda: scores("brightness"),
