@@ -159,7 +159,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(interior: np.ndarray, memb
     assert "--slice must be in 1 … 3, got 4" in line("membrane.tif", "truth.tif", "--slice", "4")
     assert "not allowed with argument" in line("membrane.tif", "truth.tif", "--labels", "--interior")
     plain = ("segment", "score", "membrane.tif", "truth.tif")
-    assert "pass it too" in fails(*plain, "--slice", "0")
+    assert "pass --overlay FILE too" in fails(*plain, "--slice", "0")
     assert "must be a .png file, got overlay.jpg" in fails(*plain, "--overlay", "overlay.jpg")
     assert "output mine.json exists" in fails(*plain, "--out", "mine.json")
     assert "choose one of train, predict, cells, train-edges, tune, score" in fails("segment")
