@@ -60,7 +60,7 @@ def experiment(name: str) -> str:
         files.append(f"[settings](../results/{name}.yaml)")
     return (
         f"{table['title']}\n\n{markdown_table(table['columns'], table['rows'])}\n\n"
-        f"*{len(runs)} runs, {_took(summary['wall_seconds'])} in all; "
+        f"*{len(runs)} {'run' if len(runs) == 1 else 'runs'}, {_took(summary['wall_seconds'])} in all; "
         f"{_source([run['provenance'] for run in runs])}; {', '.join(files)}.*"
     )
 
