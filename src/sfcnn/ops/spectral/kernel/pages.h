@@ -42,19 +42,10 @@ inline std::atomic<void*> kept[kept_blocks];
 
 inline std::size_t kept_size(void* block) { return *static_cast<std::size_t*>(block); }
 
-// Puts a block where there is none, or in the place of a smaller one.
+// Keeps a block in the first place, and moves the others on; the oldest one is freed if there are too many.
 inline void keep(void* block) {
-    for (std::atomic<void*>& place : kept) {
-        void* empty = nullptr;
-        if (place.compare_exchange_strong(empty, block)) return;
-    }
-    for (std::atomic<void*>& place : kept) {
-        void* other = place.exchange(nullptr);
-        const bool larger = !other || kept_size(block) > kept_size(other);
-        void *stays = larger ? block : other, *empty = nullptr;
-        block = larger ? other : block;
-        if (stays && !place.compare_exchange_strong(empty, stays)) free(stays);
-    }
+    for (std::atomic<void*>& place : kept)
+        if (!(block = place.exchange(block))) return;
     free(block);
 }
 
