@@ -150,8 +150,8 @@ def _compiled_work(p: Problem, training: bool) -> tuple[float, ...]:
     Then numbers of maps and of the kernel, and fresh numbers. Threads share the jobs, so that the places of the one
     that has most of them count: three times in training, for the result and for two gradients.
     """
-    places, framed, jobs, shares = _cut(p)
-    share = shares[0] + 2 * shares[1] if training else shares[0]
+    cuts = [_cut(p, backward=False), *([_cut(p, backward=True)] * 2 if training else [])]
+    places, framed, jobs = (sum(amounts) for amounts in zip(*cuts, strict=True))
     products = 2 * p.orientations - (p.orientations // 2 + 1)  # three real ones where Y is complex
     kernel = float(products * p.in_channels * p.out_channels * p.atoms)
     half_lanes = _LANES // 2
@@ -159,19 +159,19 @@ def _compiled_work(p: Problem, training: bool) -> tuple[float, ...]:
     mixing = products * p.in_channels * p.atoms * (lanes if training else p.out_channels)
     responses, taps = float(p.ins * p.atoms), p.geometry.kernel_size**2
     return (
-        *(1.0, float(p.orientations > 1) + float(jobs > 1), float(p.atoms)),
-        *(share * places * responses, share * places * responses * taps, share * places * mixing),
-        *(share * (framed * p.ins + places * p.outs) * p.orientations, share * framed * p.ins),
+        *(1.0, float(p.orientations > 1) + float(jobs > len(cuts)), float(p.atoms)),
+        *(places * responses, places * responses * taps, places * mixing),
+        *((framed * p.ins + places * p.outs) * p.orientations, framed * p.ins),
         *(p.inputs + p.outputs, kernel, _fresh(p.inputs) + _fresh(p.outputs)),
     )
 
 
-def _cut(p: Problem) -> tuple[float, float, int, tuple[float, float]]:
-    """How the compiled kernel cuts its work: places, the same with their frames, jobs, and the share of a thread.
+def _cut(p: Problem, backward: bool) -> tuple[float, float, int]:
+    """How the compiled kernel cuts its work: places of the thread with most of them, the same with frames, all jobs.
 
     As `Call` in `driver.cpp`: a block of images, or of pieces that images are cut into, fills the lanes. What does not
     fill them is computed all the same, and so is the frame of s − 1 pixels around each piece. Pieces are cut into bands
-    to have enough jobs. The shares are those of the forward pass and of the backward pass, where even bands come first.
+    to have enough jobs. In the backward pass, even bands come before odd ones.
     """
     size = p.geometry.kernel_size
     height, width = (p.geometry.output_size(n) for n in (p.height, p.width))
@@ -182,13 +182,13 @@ def _cut(p: Problem) -> tuple[float, float, int, tuple[float, float]]:
         for rows in range(1, _LANES // images + 1):
             high, wide = -(-height // rows), -(-width // (_LANES // images // rows))
             bands = _bands(high, size - 1, -(-_JOBS // blocks), rows > 1)
-            framed = (high + bands * (size - 1)) * (wide + size - 1)
-            cuts.append((blocks * (high * wide * inner + framed * outer), blocks, bands, high * wide, framed))
-    _, blocks, bands, pixels, framed = min(cuts, key=lambda cut: cut[0])
-    jobs = blocks * bands
-    phases = blocks * -(-bands // 2), blocks * (bands // 2)
-    shares = _longest(jobs) / jobs, sum(map(_longest, phases)) / jobs
-    return float(_LANES * blocks * pixels), float(_LANES * blocks * framed), jobs, shares
+            pixels, framed = high * wide / bands, (high / bands + size - 1) * (wide + size - 1)  # of a job
+            phases = [blocks * -(-bands // 2), blocks * (bands // 2)] if backward else [blocks * bands]
+            rounds = sum(-(-jobs // _JOBS) for jobs in phases)
+            cuts.append((rounds * (pixels * inner + framed * outer), pixels, framed, phases))
+    _, pixels, framed, phases = min(cuts, key=lambda cut: cut[0])
+    most = sum(-(-jobs // _THREADS) for jobs in phases)
+    return _LANES * most * pixels, _LANES * most * framed, sum(phases)
 
 
 def _bands(height: int, reach: int, wanted: int, even: bool) -> int:
@@ -197,11 +197,6 @@ def _bands(height: int, reach: int, wanted: int, even: bool) -> int:
     if not even:
         return min(wanted, max(2, most))
     return 1 if wanted == 1 or most < 2 else min(wanted + wanted % 2, most - most % 2)
-
-
-def _longest(jobs: int) -> int:
-    """Jobs of the thread that has most of them."""
-    return -(-jobs // _THREADS)
 
 
 def _taps(p: Problem) -> float:

@@ -1,7 +1,7 @@
 // Runs the kernel without Python, for machines and checks that PyTorch is not built for: run_problems PROBLEM RESULT …
 //
 // A file is a row of blocks, each an int64 with its number of bytes and then these. A problem has the integers of
-// `struct Problem`, its seven tables, features, kernel and gradient of the result; a result has the result itself and
+// `struct Problem`, its six tables, features, kernel and gradient of the result; a result has the result itself and
 // the gradients of features and kernel, and the same of the passes between convolutions: each is applied to the features,
 // if their maps have at least 2×2 pixels, and its result is taken as the gradient of the result.
 #include <cstring>
@@ -70,15 +70,15 @@ static bool run(const char* from, const char* to) {
     file.exceptions(std::ios::failbit);
     const Block integers = read(file);
     std::vector<Block> tables;
-    for (int i = 0; i < 7; i++) tables.push_back(read(file));
+    for (int i = 0; i < 6; i++) tables.push_back(read(file));
     const Block features = read(file), kernel = read(file), gradient = read(file);
 
     sfcnn::Problem problem{};
     std::memcpy(&problem, integers.data(), integers.size());
     const int32_t** whole[] = {&problem.rings, &problem.parts, &problem.classes, &problem.feeds};
-    const double** real[] = {&problem.coefficients, &problem.spectrum, &problem.synthesis};
+    const double** real[] = {&problem.coefficients, &problem.spectrum};
     for (int i = 0; i < 4; i++) *whole[i] = reinterpret_cast<const int32_t*>(tables[i].data());
-    for (int i = 0; i < 3; i++) *real[i] = reinterpret_cast<const double*>(tables[4 + i].data());
+    for (int i = 0; i < 2; i++) *real[i] = reinterpret_cast<const double*>(tables[4 + i].data());
 
     // Rooms filled with NaN: what has to be written is written.
     Block result(gradient.size(), '\xff'), kernel_gradient(kernel.size(), '\xff');

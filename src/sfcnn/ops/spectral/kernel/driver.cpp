@@ -39,7 +39,7 @@ constexpr std::size_t totals_bytes = std::size_t(64) << 20;
 struct Arrangement {
     Tiling tiling;
     int bands[2];  // of rows, of columns
-    double cost;   // of one block of images
+    double cost;   // of all blocks, in cycles of one of `wanted_jobs` threads
     std::size_t bytes;
 };
 
@@ -68,7 +68,7 @@ struct Call {
             const int left = batch % images;
             const Arrangement block = arrange(images, batch / images, backward);
             const Arrangement last = left ? arrange(left, 1, backward) : Arrangement{};
-            const double cost = batch / images * block.cost + last.cost;
+            const double cost = block.cost + last.cost;
             if (least < 0 || cost < least) best = block, rest = last, least = cost;
         }
         bytes = std::max(best.bytes, rest.bytes);
@@ -106,13 +106,22 @@ struct Call {
                 a.bands[axis] = a.bands[axis] == 1 && step == 2 ? 2 : a.bands[axis] + step;
         }
         a.bytes = size(a, backward);
-        const double bands = a.bands[0] * a.bands[1];
         const double rows = double(extent[0]) / a.bands[0], columns = double(extent[1]) / a.bands[1];
         // Cycles for a strip of one slab: to mix and respond, and to read it and transform it with its frame.
         const double inner = 1.5 * problem.atoms * problem.out_channels + 6.0 * problem.kernel_size * problem.kernel_size;
         const double outer = problem.orientations + 40.0;
-        a.cost = bands * (rows * columns * inner + (rows + reach) * (columns + reach) * outer);
+        a.cost = rounds(a, blocks, backward) * (rows * columns * inner + (rows + reach) * (columns + reach) * outer);
         if (a.bytes > largest_bytes) a.cost *= 1e6;
+    }
+
+    // Jobs that the thread with most of them has, one after the other.
+    static double rounds(const Arrangement& a, int blocks, bool backward) {
+        auto shared = [&](int jobs) { return (jobs + wanted_jobs - 1) / wanted_jobs; };
+        if (!backward) return shared(blocks * a.bands[0] * a.bands[1]);
+        double sum = 0;
+        for (int rows : {(a.bands[0] + 1) / 2, a.bands[0] / 2})
+            for (int columns : {(a.bands[1] + 1) / 2, a.bands[1] / 2}) sum += shared(blocks * rows * columns);
+        return sum;
     }
 
     std::size_t size(const Arrangement& a, bool backward) const {

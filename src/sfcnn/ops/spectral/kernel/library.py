@@ -16,7 +16,7 @@ _INTEGERS = (
     *("real_bytes", "instruction_set", "tiles", "threads", "batch", "channels", "out_channels"),
     *("orientations", "height", "width", "kernel_size", "margin", "atoms", "harmonics"),
 )
-_POINTERS = ("rings", "parts", "classes", "feeds", "coefficients", "spectrum", "synthesis", "scale", "shift")
+_POINTERS = ("rings", "parts", "classes", "feeds", "coefficients", "spectrum", "scale", "shift")
 
 
 class Problem(ctypes.Structure):

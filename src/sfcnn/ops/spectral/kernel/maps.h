@@ -2,7 +2,7 @@
 #pragma once
 #include <cstring>
 
-#include "plan.h"
+#include "orientations.h"
 
 namespace sfcnn {
 namespace SFCNN_ISA {
@@ -150,25 +150,17 @@ template <class Real> struct Maps {
     Exchange<Real> exchange() const { return {where(), count * pixels(), pixels(), width}; }
 };
 
-// A Λ×Λ matrix applied to every pixel of the slabs of a channel, in place.
-template <class Real> void transform(const Plan<Real>& plan, const Real* matrix, Real* slabs, Size slab, Real* column) {
-    const int L = plan.problem.orientations, W = width<Real>;
-    for (Size at = 0; at < slab; at += W) {
-        for (int a = 0; a < L; a++) std::memcpy(column + a * W, slabs + a * slab + at, W * sizeof(Real));
-        multiply<false>(L, L, matrix, column, W, slabs + at, slab);
-    }
-}
-
 // Features → slabs X_n, V_n of all channels: Z = F ζ.
 template <class Real> void analyse(const Plan<Real>& plan, const Job& job, const Real* features, const Workspace<Real>& w) {
     const Problem& p = plan.problem;
+    const Fourier<Real> fourier(plan, w);
     const Maps<Real> maps(job, p.channels * p.orientations, p.height, p.width, p.kernel_size - 1, p.margin);
     for (int c = 0; c < p.channels; c++) {
         Real* slabs = w.slabs + c * p.orientations * w.slab;
         std::memset(slabs, 0, p.orientations * w.slab * sizeof(Real));
         for (int a = 0; a < p.orientations; a++)
             maps.exchange().gather(features + (c * p.orientations + a) * maps.pixels(), slabs + a * w.slab, w.line);
-        transform(plan, plan.spectrum, slabs, w.slab, w.column);
+        for (Size at = 0; at < w.slab; at += width<Real>) fourier.analyse(slabs + at, w.slab);
     }
 }
 
@@ -176,11 +168,12 @@ template <class Real> void analyse(const Plan<Real>& plan, const Job& job, const
 template <class Real>
 void analyse_adjoint(const Plan<Real>& plan, const Job& job, const Workspace<Real>& w, Real* features_gradient) {
     const Problem& p = plan.problem;
+    const Fourier<Real> fourier(plan, w);
     const Maps<Real> maps(job, p.channels * p.orientations, p.height, p.width, p.kernel_size - 1, p.margin);
     const Maps<Real> first(job, p.channels * p.orientations, p.height, p.width, 0, p.margin, true);
     for (int c = 0; c < p.channels; c++) {
         Real* slabs = w.slab_gradients + c * p.orientations * w.slab;
-        transform(plan, plan.spectrum_adjoint, slabs, w.slab, w.column);
+        for (Size at = 0; at < w.slab; at += width<Real>) fourier.analyse_adjoint(slabs + at, w.slab);
         for (int a = 0; a < p.orientations; a++) {
             Real* map = features_gradient + (c * p.orientations + a) * maps.pixels();
             if (job.clear_rows) first.exchange().clear(map);
@@ -189,23 +182,25 @@ void analyse_adjoint(const Plan<Real>& plan, const Job& job, const Workspace<Rea
     }
 }
 
-// The products of some strips → their outputs, y = G P.
+// The products of some strips → their outputs.
 template <class Real> void synthesize(const Plan<Real>& plan, const Strips& strips, const Workspace<Real>& w) {
-    const int L = plan.problem.orientations, P = plan.products, outs = plan.problem.out_channels, W = width<Real>;
+    const Fourier<Real> fourier(plan, w);
+    const int L = plan.problem.orientations, outs = plan.problem.out_channels, W = width<Real>;
     const Size map = Size(w.padded_strips) * lanes<Real>;
     for (int g = 0; g < strips.groups; g++)
         for (int o = 0; o < outs; o++)
-            multiply<false>(L, P, plan.synthesis, w.mixed + (Size(g) * P * outs + o) * W, Size(outs) * W,
-                            w.outputs + o * L * map + strips.first * lanes<Real> + g * W, map);
+            fourier.synthesize(w.mixed + (Size(g) * plan.products * outs + o) * W, Size(outs) * W,
+                               w.outputs + o * L * map + strips.first * lanes<Real> + g * W, map);
 }
 
 template <class Real> void synthesize_adjoint(const Plan<Real>& plan, const Strips& strips, const Workspace<Real>& w) {
-    const int L = plan.problem.orientations, P = plan.products, outs = plan.problem.out_channels, W = width<Real>;
+    const Fourier<Real> fourier(plan, w);
+    const int L = plan.problem.orientations, outs = plan.problem.out_channels, W = width<Real>;
     const Size map = Size(w.padded_strips) * lanes<Real>;
     for (int g = 0; g < strips.groups; g++)
         for (int o = 0; o < outs; o++)
-            multiply<false>(P, L, plan.synthesis_adjoint, w.outputs + o * L * map + strips.first * lanes<Real> + g * W,
-                            map, w.mixed + (Size(g) * P * outs + o) * W, Size(outs) * W);
+            fourier.synthesize_adjoint(w.outputs + o * L * map + strips.first * lanes<Real> + g * W, map,
+                                       w.mixed + (Size(g) * plan.products * outs + o) * W, Size(outs) * W);
 }
 
 // max(0, scale · y + shift) in place. NaN stays NaN.

@@ -48,7 +48,7 @@ template <class Real> struct Plan {
     Real* sign;                      // (half, harmonics, 2): σ of a frequency, harmonic and column part
     int* slot;                       // (harmonics, 2): first of the atoms of a part, sorted by class
     int class_slot[7];               // first atom of each class
-    Real *spectrum, *spectrum_adjoint, *synthesis, *synthesis_adjoint;
+    Real *cosines, *sines;           // of the transform over orientations, see orientations.h
     Real *atoms, *paired_atoms;  // components of its class → each part of a harmonic, as rows and for pairs of slabs
     Size* atom;                  // (harmonics, 2): where the part starts in both
     Real* atoms_adjoint[6];      // atoms of a class → its components
@@ -75,8 +75,7 @@ template <class Real> struct Plan {
         products = 2 * L - half;  // three for each of the Λ − half frequencies with m ≠ −m, one for the others
         product = memory.take<int>(half + 1), first_atom = memory.take<int>(H), slot = memory.take<int>(2 * H);
         sign = memory.take<Real>(2 * half * H);
-        for (Real** matrix : {&spectrum, &spectrum_adjoint}) *matrix = memory.take<Real>(L * L);
-        for (Real** matrix : {&synthesis, &synthesis_adjoint}) *matrix = memory.take<Real>(L * products);
+        cosines = memory.take<Real>(half * half), sines = memory.take<Real>((L - half) * (L - half));
         atom = memory.take<Size>(2 * H);
         atoms = memory.take<Real>(Q * classes.end), paired_atoms = memory.take<Real>(Q * classes.end);
         Real* coefficients = memory.take<Real>(Q * classes.end);
@@ -109,10 +108,8 @@ template <class Real> struct Plan {
     void pack_matrices(Real* coefficients) {
         const Problem& p = problem;
         const int L = p.orientations, components = classes.end;
-        pack(L, L, [&](int i, int k) { return p.spectrum[i * L + k]; }, spectrum);
-        pack(L, L, [&](int i, int k) { return p.spectrum[k * L + i]; }, spectrum_adjoint);
-        pack(L, products, [&](int i, int k) { return p.synthesis[i * products + k]; }, synthesis);
-        pack(products, L, [&](int i, int k) { return p.synthesis[k * products + i]; }, synthesis_adjoint);
+        pack(half, half, [&](int n, int a) { return p.spectrum[n * L + a]; }, cosines);
+        pack(L - half, L - half, [&](int n, int a) { return p.spectrum[(half + n) * L + a + 1]; }, sines);
         Size used = 0;
         for (int h = 0, row = 0; h < p.harmonics; h++)
             for (int part = 0; part < p.parts[h]; part++, row += p.rings[h]) {
@@ -164,7 +161,7 @@ template <class Real> struct Workspace {
         turned = memory.template take<Real>(backward ? max_groups * W * turned_rows : 0);
         components = memory.template take<Real>(2 * Size(W) * s * s);
         window_atoms = memory.template take<Real>(Size(W) * 2 * p.atoms);
-        column = memory.template take<Real>(Size(W) * p.orientations);
+        column = memory.template take<Real>(2 * Size(W) * p.orientations);
         if (bytes) *bytes = memory.used;
     }
 };

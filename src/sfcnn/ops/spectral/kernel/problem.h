@@ -19,7 +19,6 @@ struct Problem {
     const int32_t* feeds;        // (Λ, harmonics): 2m + column part that the responses of a slab feed
     const double* coefficients;  // (atoms, s²): the atoms in components of the symmetry classes
     const double* spectrum;      // F (Λ, Λ): orientations → slabs
-    const double* synthesis;     // G (Λ, products): real products that make up Y → orientations
     const void *scale, *shift;   // (Ĉ) each: outputs become max(0, scale · y + shift); null for outputs as they are
 };
 

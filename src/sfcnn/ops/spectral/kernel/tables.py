@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from sfcnn.ops.spectral.spectrum import group_harmonics, mixing_runs, spectrum_matrix, synthesis_matrix
+from sfcnn.ops.spectral.spectrum import group_harmonics, mixing_runs, spectrum_matrix
 
 #: Rounding of atoms that are symmetric but for it, in units of their precision.
 _ROUNDING = 64
@@ -26,7 +26,6 @@ class Tables:
     feeds: Tensor  #: int32 (Λ, harmonics): 2m + column part that the responses of a slab feed
     coefficients: Tensor  #: float64 (Q, s²): atoms by harmonic, part and ring, in components
     spectrum: Tensor  #: float64 (Λ, Λ)
-    synthesis: Tensor  #: float64 (Λ, products): from the real products of `plan.h` to orientations
 
 
 def components(windows: Tensor) -> list[Tensor]:
@@ -101,7 +100,6 @@ def _make_tables(
         _feeds(frequencies, orientations),
         torch.cat(rows).contiguous(),
         spectrum_matrix(orientations).contiguous(),
-        _synthesis(orientations).contiguous(),
     )
 
 
@@ -120,12 +118,3 @@ def _feeds(frequencies: tuple[int, ...], orientations: int) -> Tensor:
         for step in range(run.length):
             feeds[run.first_slab + step, run.harmonic] = 2 * (run.first + step) + run.columns
     return feeds
-
-
-def _synthesis(orientations: int) -> Tensor:
-    """G with Re Y = P1 + P2 and Im Y = P3 − P1 + P2 put in; Re Y is the only product where m = −m."""
-    columns = []
-    for m, pair in enumerate(synthesis_matrix(orientations).split(2, dim=1)):
-        real, imaginary = pair.T
-        columns += [real - imaginary, real + imaginary, imaginary] if 2 * m % orientations else [real]
-    return torch.stack(columns, dim=1)
