@@ -6,7 +6,7 @@
     python benchmarks/engines.py validate FILE …                                  fit to 9 shapes of 10, check the tenth
     python benchmarks/engines.py check FILE …                                     compare auto with the best
 
-`fit` prints the prices of `sfcnn.ops.cost` for benchmarks/results/engines-fit.json and engines-fit-more.json.
+`fit` prints the prices of `sfcnn.ops.cost` for benchmarks/results/engines-fit.json.
 
 Shapes are drawn at random: Λ 1 … 32, kernels 3 … 11, maps 5 … 160, channels 1 … 64, batch 1 … 64, up to a limit on the
 work. Check on a file with a seed of its own. `measure` can be interrupted and resumes where it stopped.
@@ -67,7 +67,7 @@ TIMED = {
     "direct": ("direct", "0"),
     "atomic": ("atomic", "0"),
 }
-HOPELESS = 4.0  # an engine this many times slower than the best at its first call is not timed again
+HOPELESS = 4.0  # an engine this many times slower than the best is timed only once
 
 
 def draw_shape(rng: random.Random) -> dict[str, Any]:
@@ -114,22 +114,25 @@ def _to_problem(items: tuple[tuple[str, Any], ...]) -> Problem:
 
 
 def timed(run: Callable[[], object], limit: float) -> float:
-    """Seconds per call: the median of several after a warm-up; a single call if it exceeds the limit.
+    """Seconds per call: the median of several, or a single call if it exceeds the limit.
 
-    Short calls are repeated for a tenth of a second, since threads that have to wake up make the first ones slow.
+    The call before them does not count, since libraries then generate code. Short calls are repeated for a tenth of a
+    second, until all threads are awake.
     """
+    run()
+    times = [_seconds(run)]
+    if times[0] > limit:
+        return times[0]
+    least = 9 if times[0] < 0.05 else 5 if times[0] < 0.3 else 3
+    while len(times) < least or sum(times) < 0.1:
+        times.append(_seconds(run))
+    return statistics.median(times)
+
+
+def _seconds(run: Callable[[], object]) -> float:
     start = time.perf_counter()
     run()
-    first = time.perf_counter() - start
-    if first > limit:
-        return first
-    times: list[float] = []
-    least = 9 if first < 0.05 else 5 if first < 0.3 else 3
-    while len(times) < least or sum(times) < 0.1:
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return time.perf_counter() - start
 
 
 def measure_shape(shape: dict[str, Any], engines: Sequence[str] = tuple(TIMED)) -> dict[str, dict[str, float]]:

@@ -71,14 +71,15 @@ def test_taps_outside_the_map_are_not_counted(options: dict[str, Any], height: i
 
 
 def test_threads_share_what_can_be_cut_into_jobs() -> None:
-    def cut(batch: int, size: int, kernel_size: int) -> tuple[float, int, tuple[float, float]]:
-        places, _, jobs, shares = _cut(Problem(batch, 4, 4, 8, 18, size, size, Geometry(kernel_size, padding="same")))
-        return places, jobs, shares
+    def cut(batch: int, size: int, kernel_size: int, backward: bool = False) -> tuple[float, int]:
+        places, _, jobs = _cut(Problem(batch, 4, 4, 8, 18, size, size, Geometry(kernel_size, padding="same")), backward)
+        return places, jobs
 
-    assert cut(64, 14, 7) == (64 * 14**2, 4, (0.5, 0.5))  # a block of images for each job
-    assert cut(16, 7, 7) == (16 * 7**2, 2, (0.5, 1.0))  # two bands, which meet in the backward pass
-    assert cut(1, 40, 7) == (40**2, 1, (1.0, 1.0))  # pieces too low to be cut into bands
-    assert cut(2, 5, 5)[0] > 2 * 5**2  # pieces that do not fill the lanes
+    assert cut(64, 14, 7) == (64 * 14**2 / 2, 4)  # a block of images for each job of two threads
+    assert cut(16, 14, 7) == (16 * 14**2 / 2, 4)  # images in pieces, so that fewer fill the lanes
+    assert cut(48, 14, 7, backward=True) == (48 * 14**2 / 2, 12)
+    assert cut(1, 3, 5, backward=True)[1] == 1  # nothing to share
+    assert cut(2, 5, 5)[0] > 5**2  # pieces that do not fill the lanes
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +99,8 @@ def records(pattern: str) -> list[dict[str, Any]]:
 
 
 def test_prices_are_those_of_the_recorded_times(engines: ModuleType) -> None:
-    """If this fails: python benchmarks/engines.py fit benchmarks/results/engines-fit*.json."""
-    measured = records("engines-fit*.json")
+    """If this fails: python benchmarks/engines.py fit benchmarks/results/engines-fit.json."""
+    measured = records("engines-fit.json")
     prices = engines.fit(measured)
     for shape in (engines.to_problem(record["shape"]) for record in measured[::10]):
         for training in (True, False):
@@ -118,7 +119,7 @@ def test_choices_are_compared_with_the_best(engines: ModuleType) -> None:
 
 
 def test_shapes_of_a_fold_are_not_fitted_to(engines: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured, fitted = records("engines-fit*.json")[:20], []
+    measured, fitted = records("engines-fit.json")[:20], []
 
     def fit(some: list[dict[str, Any]]) -> Prices:
         fitted.append(len(some))
