@@ -1,16 +1,18 @@
-"""Training overhead: data, augmentation, penalty, logs and checkpoints, as a fraction of a step.
+"""Training overhead (data, augmentation, penalty, logs, checkpoints) relative to a step, and what kept memory saves.
 
     python benchmarks/overhead.py --out benchmarks/results/overhead.json
 
 Trains `mnist_baseline` (Λ = 16, batch 64, continuous augmentation) with the real loop on the embedded digits, rotated.
 The network, the loss, the backward pass and Adam's step are timed in place; the rest of the wall time is overhead. Both
-are thus measured in one run, and noise of the machine affects both.
+are thus measured in one run, and noise of the machine affects both. Epochs with and without `keeping_memory` alternate.
 """
 
 import argparse
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ from sfcnn.train.config import OptimizationConfig
 from sfcnn.train.distributed import make_accelerator
 from sfcnn.train.log import Log
 from sfcnn.train.loop import Fit
+from sfcnn.train.memory import keeping_memory
+from sfcnn.train.run import flushing_denormals
 from sfcnn.train.task import Share
 
 CONFIG = ClassificationConfig(
@@ -54,8 +58,11 @@ class Stopwatch:
         return timed
 
 
-def measure(config: ClassificationConfig, steps: int, directory: Path) -> dict[str, float]:
-    """Seconds per step in an epoch of `steps` steps, of the network and of overhead, and per batch on its own."""
+def measure(config: ClassificationConfig, steps: int, directory: Path, *, keep: bool) -> dict[str, float]:
+    """Seconds per step in an epoch of `steps` steps, of the network and of overhead, and per batch on its own.
+
+    `keep`: keep the memory of a step for the next one, as training runs do.
+    """
     count = steps * config.optimization.batch_size
     splits = load_splits(config.images.dataset)
     task = Classification(splits, replace(config, images=replace(config.images, train_images=count)))
@@ -71,14 +78,15 @@ def measure(config: ClassificationConfig, steps: int, directory: Path) -> dict[s
         accelerator=make_accelerator("float32"),
         observer=Log(directory, tensorboard=False, start=0),
     )
-    fit._step(*task.batch(0, 0, Share()))  # warm-up: imports and plans
     network = Stopwatch()
-    task.outcome = network.wrap(task.outcome)  # type: ignore[method-assign]
-    fit.accelerator.backward = network.wrap(fit.accelerator.backward)
-    fit.optimizer.step = network.wrap(fit.optimizer.step)
-    start = time.perf_counter()
-    fit.run()
-    wall = time.perf_counter() - start
+    with keeping_memory() if keep else nullcontext(), flushing_denormals():
+        fit._step(*task.batch(0, 0, Share()))  # warm-up: imports and plans
+        task.outcome = network.wrap(task.outcome)  # type: ignore[method-assign]
+        fit.accelerator.backward = network.wrap(fit.accelerator.backward)
+        fit.optimizer.step = network.wrap(fit.optimizer.step)
+        start = time.perf_counter()
+        fit.run()
+        wall = time.perf_counter() - start
     start = time.perf_counter()
     for step in range(steps):
         task.batch(0, step, Share())
@@ -95,6 +103,7 @@ def measure(config: ClassificationConfig, steps: int, directory: Path) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20, help="steps of the epoch (default 20)")
+    parser.add_argument("--repeats", type=int, default=3, help="epochs of each kind, whose median counts (default 3)")
     parser.add_argument("--orientations", type=int, default=16, help="Λ (default 16)")
     parser.add_argument("--threads", type=int, help="of torch")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
@@ -102,15 +111,28 @@ def main() -> None:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     config = replace(CONFIG, model=replace(CONFIG.model, orientations=arguments.orientations))
-    with tempfile.TemporaryDirectory() as directory:
-        result = measure(config, arguments.steps, Path(directory))
+    kept, returned = [], []
+    for _ in range(arguments.repeats):
+        for found, keep in ((kept, True), (returned, False)):
+            with tempfile.TemporaryDirectory() as directory:
+                found.append(measure(config, arguments.steps, Path(directory), keep=keep))
+    result: dict[str, float] = {name: statistics.median(part[name] for part in kept) for name in kept[0]}
+    step = "network_seconds_per_step"
+    result["network_seconds_per_step_without_keeping"] = statistics.median(part[step] for part in returned)
     print(
-        f"network {1000 * result['network_seconds_per_step']:.0f} ms per step, overhead "
+        f"network {1000 * result[step]:.0f} ms per step, "
+        f"{1000 * result[step + '_without_keeping']:.0f} ms without keeping memory; overhead "
         f"{1000 * result['overhead_seconds_per_step']:.1f} ms = {100 * result['overhead_part']:.2f} %; "
         f"preparing a batch takes {1000 * result['batch_seconds']:.1f} ms"
     )
     if arguments.out:
-        values = {"orientations": arguments.orientations, "batch_size": 64, **result, "provenance": provenance()}
+        values = {
+            "orientations": arguments.orientations,
+            "batch_size": 64,
+            "repeats": arguments.repeats,
+            **result,
+            "provenance": provenance(),
+        }
         write_json(arguments.out, values, overwrite=True)
 
 

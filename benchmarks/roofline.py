@@ -1,8 +1,9 @@
-"""How close the spectral engine comes to the machine's matrix-product peak, and the cost of alternatives to its parts.
+"""How close the spectral engine comes to the peak of the processor, and the cost of alternatives to its parts.
 
     python benchmarks/roofline.py [--out FILE]
 
 Rates are in billions of multiply-adds per second (GMAC/s), medians of several calls after a warm-up, on all threads.
+`peak.cpp`, which needs a C++ compiler, measures the peak.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import os
 import platform
 import statistics
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,7 @@ import torch.nn.functional as F
 from sfcnn import GroupConv2d
 from sfcnn.io.files import new_file
 from sfcnn.ops.spectral.compiled import instruction_set
+from sfcnn.ops.spectral.kernel.build import find_compiler
 
 # Layers of the paper's networks: input and output channels, kernel size, size of the maps, images.
 LAYERS = ((24, 32, 7, 28, 16), (36, 36, 7, 14, 32), (36, 64, 7, 7, 64), (64, 96, 5, 7, 64), (16, 24, 5, 28, 16))
@@ -38,6 +41,19 @@ def seconds(run: Callable[[], object], repeats: int = 5) -> float:
         run()
         times.append(time.perf_counter() - start)
     return statistics.median(times)
+
+
+def peak() -> float:
+    """The most GMAC/s in float32: multiply-adds in registers that do not wait for each other."""
+    compiler = find_compiler()
+    if compiler is None:
+        raise SystemExit("roofline.py needs a C++ compiler to measure the processor's peak: install g++ or clang++")
+    with tempfile.TemporaryDirectory() as directory:
+        program, source = f"{directory}/peak", Path(__file__).with_name("peak.cpp")
+        flags = ("-O3", "-march=native", "-pthread")
+        subprocess.run([*compiler.split(), *flags, str(source), "-o", program], check=True)
+        found = subprocess.run([program, str(torch.get_num_threads())], check=True, capture_output=True, text=True)
+    return float(found.stdout)
 
 
 def parts() -> dict[str, float]:
@@ -65,7 +81,7 @@ def parts() -> dict[str, float]:
     return {name: count / duration / 1e9 for name, (count, duration) in times.items()}
 
 
-def layer(inputs: int, outputs: int, kernel_size: int, size: int, batch: int, peak: float) -> dict[str, object]:
+def layer(inputs: int, outputs: int, kernel_size: int, size: int, batch: int, most: float) -> dict[str, object]:
     """Time of a training step per image by engine, and the rate of the multiply-adds that mix channels."""
     result: dict[str, object] = {"layer": f"{inputs} → {outputs}, {kernel_size}×{kernel_size}, {size}×{size}"}
     features = torch.randn(batch, inputs, ORIENTATIONS, size, size, requires_grad=True)
@@ -85,7 +101,7 @@ def layer(inputs: int, outputs: int, kernel_size: int, size: int, batch: int, pe
             products = ORIENTATIONS * 2 - 2 if name != "compiled" else ORIENTATIONS // 2 * 3 - 1
             mixing = 3 * size**2 * products * inputs * outputs * module.basis.size
             result[f"{name} GMAC/s"] = mixing / duration / 1e9
-            result[f"{name} share of the peak"] = mixing / duration / 1e9 / peak
+            result[f"{name} share of the peak"] = mixing / duration / 1e9 / most
     return result
 
 
@@ -102,8 +118,9 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
         "kernel": instruction_set(),
-        "parts": (rates := parts()),
-        "layers": [layer(*sizes, next(iter(rates.values()))) for sizes in LAYERS],
+        "peak": (most := peak()),
+        "parts": parts(),
+        "layers": [layer(*sizes, most) for sizes in LAYERS],
     }
     text = json.dumps(results, indent=1, ensure_ascii=False)
     print(text)

@@ -19,6 +19,7 @@ from sfcnn.train.config import OptimizationConfig
 from sfcnn.train.distributed import make_accelerator, named_failures, share_of
 from sfcnn.train.log import Log
 from sfcnn.train.loop import Fit, Observer, Progress
+from sfcnn.train.memory import keeping_memory
 from sfcnn.train.start import Started
 from sfcnn.train.task import Task
 
@@ -210,7 +211,7 @@ def train_run(
             say(f"{directory} finished with epoch {fit.progress.epoch}: raise optimization.epochs to train longer")
     elif job.start:
         fit.save()  # so that the other network is not needed any more
-    with named_failures(accelerator), flushing_denormals():
+    with named_failures(accelerator), flushing_denormals(), keeping_memory():
         if first:
             with closing(Log(directory, tensorboard=config.tensorboard, start=fit.progress.epoch)) as log:
                 watching.observers = [log, *observers]

@@ -45,7 +45,9 @@ def group(features: Tensor, kernel: Tensor, atoms: Atoms, bias: Tensor | None, g
     moves = [geometry.stride, margin, geometry.dilation]
     result: Tensor = torch.ops.sfcnn.spectral_group(maps, kernel, atoms.filters, list(atoms.frequencies), moves)
     if bias is not None:
-        result = result + bias.view(-1, 1, 1, 1)
+        result = result.add_(
+            bias.view(-1, 1, 1, 1)
+        )  # in place: a copy of large maps takes as long as some convolutions
     return _in_format_of(features, result)
 
 

@@ -1,0 +1,53 @@
+"""Training keeps the memory of a step; in processes of their own, since the C library's settings are the process's."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sfcnn.train.memory import _glibc, keeping_memory
+
+PAGES = 100 * 2**20 // 4096
+SCRIPT = """
+import resource
+import torch
+from sfcnn.train.memory import keeping_memory
+
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        torch.empty(100 * 2**20, dtype=torch.uint8).fill_(1)  # 100 MB, freed at once
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1])
+
+pages()
+before = resident()
+with keeping_memory():
+    kept = pages()
+print(kept, resident() - before, pages())
+"""
+
+needs_glibc = pytest.mark.skipif(_glibc() is None, reason="the C library is not glibc")
+
+
+@needs_glibc
+def test_memory_is_kept_within_and_returned_after() -> None:
+    process = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    kept, remaining, after = map(int, process.stdout.split())
+    assert kept < 3 * PAGES  # of ten blocks, whose pages would all be new
+    assert remaining < PAGES / 4
+    assert after > 9 * PAGES
+
+
+@needs_glibc
+def test_errors_pass_through() -> None:
+    with pytest.raises(KeyError, match="lost"), keeping_memory():
+        raise KeyError("lost")
+
+
+def test_it_does_nothing_without_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with keeping_memory():
+        assert _glibc() is None
