@@ -19,12 +19,12 @@ typedef float Vector __attribute__((vector_size(bytes)));
 constexpr int chains = 12, rounds = 20000000;
 
 float chain(float factor) {
-    Vector sum[chains] = {};
+    Vector sum[chains];
+    for (int i = 0; i < chains; i++) sum[i] = Vector{} + i * factor;  // all different, else one chain would do for all
     const Vector x = Vector{} + factor, y = Vector{} + 0.5f;
     for (int round = 0; round < rounds; round++) {
 #pragma GCC unroll 12
         for (Vector& number : sum) number = number * x + y;
-        asm volatile("" ::: "memory");
     }
     Vector total{};
     for (const Vector& number : sum) total += number;
