@@ -4,6 +4,7 @@ A worker is started with a job as JSON, builds it and reports that it is ready. 
 or several short ones, and answers with the seconds per step; at the end of its input it reports its peak memory.
 """
 
+import ctypes
 import json
 import os
 import platform
@@ -119,6 +120,14 @@ def layer_step(job: Job, layer: nn.Module, apply: Callable[[Tensor], Tensor], fe
     return step
 
 
+def keep_memory() -> None:
+    """Let glibc keep freed memory, as training runs do (`sfcnn.train.memory`), with either library."""
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if library is not None and hasattr(library, "gnu_get_libc_version"):
+        for parameter in (-1, -3):  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
+            library.mallopt(parameter, 2**31 - 1)
+
+
 def seconds_per_step(step: Step, least: float = 0.2) -> float:
     """Seconds per step: the mean of as many steps as fill `least` seconds, a single one if steps are long."""
     start, steps, passed = time.perf_counter(), 0, 0.0
@@ -144,6 +153,7 @@ def serve(build: Callable[[Job], tuple[nn.Module, Step]], packages: Sequence[str
     job = Job(**json.loads(sys.argv[1], object_hook=_tuples))
     torch.set_num_threads(job.threads)
     torch.manual_seed(0)
+    keep_memory()
     start = time.perf_counter()
     module, step = build(job)
     versions = {"python": platform.python_version()} | {name: version(name) for name in packages}

@@ -81,7 +81,7 @@ def unet(scale: Scale) -> list[Comparison]:
 def growth(scale: Scale) -> list[Comparison]:
     """Training step of `mnist_baseline`, batch 16, at Λ = 16 and Λ = 32, taking turns, for each engine."""
     plans: list[Plan] = []
-    for engine, repeats in (("auto", 5), ("direct", 1)):
+    for engine, repeats in (("auto", 9), ("direct", 1)):
         for orientations in (4, 8) if scale.quick else (16, 32):
             job = replace(_classifier(BASELINE, scale, batch=16), orientations=orientations)
             plans += scale.plans(job, {engine: repeats})

@@ -26,7 +26,7 @@ class Memory {
     char* bytes() const { return static_cast<char*>(block.start); }
 };
 
-constexpr std::size_t preferred_bytes = std::size_t(24) << 20, largest_bytes = std::size_t(32) << 20;
+constexpr std::size_t preferred_bytes = std::size_t(31) << 20, largest_bytes = std::size_t(32) << 20;
 constexpr int wanted_jobs = 4, most_totals = 8;
 constexpr std::size_t totals_bytes = std::size_t(64) << 20;
 
