@@ -111,7 +111,8 @@ def main() -> None:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     config = replace(CONFIG, model=replace(CONFIG.model, orientations=arguments.orientations))
-    kept, returned = [], []
+    kept: list[dict[str, float]] = []
+    returned: list[dict[str, float]] = []
     for _ in range(arguments.repeats):
         for found, keep in ((kept, True), (returned, False)):
             with tempfile.TemporaryDirectory() as directory:

@@ -142,7 +142,10 @@ COMMAND_LINES = {
     "segment tune": "isbi2012 a.tif b.tif",
     "segment score": "a.tif b.tif",
     "export": "isbi2012 --format onnx --out m.onnx",
-    **{f"experiment {name}": "--list" for name in ("orientations", "generalization", "benchmark", "symmetry", "isbi")},
+    **{
+        f"experiment {name}": "--list"
+        for name in ("orientations", "generalization", "benchmark", "symmetry", "recipes", "isbi")
+    },
     "data fetch": "mnist",
     "data show": "",
     "filters": "",

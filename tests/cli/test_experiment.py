@@ -33,6 +33,7 @@ SWEEPS = {
     "generalization": ["--kinds", "[steerable, plain-channels]", "--augmentations=[none]", "--angles", "4"],
     "benchmark": ["--variants", "[he, coeff]", "--seeds", "[3]"],
     "symmetry": ["--networks", "[C8, plain]", "--seeds", "[3]", "--epochs", "{C8: 1, plain: 1}"],
+    "recipes": ["--epochs", "{paper: 1, fast: 1}", "--seeds", "[3]"],
     "isbi": ["--kinds", "[steerable, plain-parameters]", "--folds", "[2]"],
 }
 RUNS = {
@@ -40,6 +41,7 @@ RUNS = {
     "generalization": ["steerable-none-s0", "plain-channels-none-s0"],
     "benchmark": ["he-s3", "coeff-s3"],
     "symmetry": ["C8-s3", "plain-s3"],
+    "recipes": ["paper-s3", "fast-s3"],
     "isbi": ["steerable-slices2-2-s0", "plain-parameters-slices2-2-s0"],
 }
 
@@ -201,7 +203,7 @@ def test_other_settings_in_the_same_directory_are_refused(fails: Fails) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "choose one of orientations, generalization, benchmark, symmetry, isbi"),
+        ([], "choose one of orientations, generalization, benchmark, symmetry, recipes, isbi"),
         (["weather"], "unknown command 'weather'"),
         (["benchmark", "--only", "he-s9"], "no run 'he-s9', choose one of ['he-s0', "),
         (["benchmark", "--only", "he-s9", "--list"], "no run 'he-s9', choose one of ['he-s0', "),

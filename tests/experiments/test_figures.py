@@ -6,6 +6,7 @@ import numpy as np
 from sfcnn.experiments.figures import (
     cell_colors,
     error_against_orientations,
+    error_against_time,
     error_curves,
     error_panels,
     error_points,
@@ -47,6 +48,15 @@ def test_errors_stand_over_the_number_of_orientations_with_their_deviations(tmp_
             assert segment.tolist() == [[number, mean - deviation], [number, mean + deviation]]
     assert axes.get_legend_handles_labels()[1] == ["few", "many"]
     save_figure(figure, tmp_path / "orientations.png")
+
+
+def test_validation_errors_stand_over_minutes_with_the_thresholds() -> None:
+    series = {"one": [[1.0, 5.0], [2.0, 1.0]], "two": [[3.0, 0.5]]}
+    (axes,) = error_against_time(series, [0.75], "some digits").axes
+    lines = {line.get_label(): points_of(line) for line in axes.lines}
+    assert {name: lines[name] for name in series} == {"one": [(1, 5.0), (2, 1.0)], "two": [(3, 0.5)]}
+    assert [points_of(line)[0][1] for line in axes.lines if line.get_label() not in series] == [0.75]
+    assert axes.get_yscale() == "log"
 
 
 def test_single_runs_are_points_with_their_mean() -> None:

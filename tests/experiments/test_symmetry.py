@@ -56,7 +56,7 @@ def parameters(model: ModelConfig) -> int:
 def test_by_default_ninety_seconds_for_each_of_seven_networks_on_a_thousand_digits() -> None:
     settings = SymmetryConfig()
     found = runs(settings)
-    assert [run.name for run in found] == [f"{network}-s{seed}" for seed in range(3) for network in NETWORKS]
+    assert [run.name for run in found] == [f"{network}-s{seed}" for seed in range(3) for network in settings.networks]
     for run in found:
         assert run.train.images.train_images + run.train.images.validation_images == 1000
         assert run.train.images.join_validation
@@ -228,7 +228,7 @@ def test_too_many_test_images_are_noticed_before_anything_is_timed(tmp_path: Pat
 
 def result_of(network: str, seed: int, errors: list[float]) -> Result:
     model = make_model(network, TRAIN.model, 5)
-    words = ("kind", "orientations", "reflections", "restrict_after", "basis")
+    words = ("kind", "orientations", "reflections", "restrict_after", "basis", "views")
     tests = [{"views": views, "error": error, "seconds": 2.0} for views, error in zip((1, 8), errors, strict=False)]
     result = small_result({"network": network, "seed": seed}, tests=tests, test_images=1000)
     result["run"]["seconds"] = 90.0 + 2 * seed

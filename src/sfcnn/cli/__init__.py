@@ -44,6 +44,7 @@ COMMANDS = {
     "experiment generalization": ("sfcnn.cli.experiment", "train on upright digits, test at every angle (figure 4)"),
     "experiment benchmark": ("sfcnn.cli.experiment", "the benchmark on rotated MNIST (table 1)"),
     "experiment symmetry": ("sfcnn.cli.experiment", "compare symmetries on the same digits and time budget"),
+    "experiment recipes": ("sfcnn.cli.experiment", "compare training recipes: minutes to reach an error"),
     "experiment isbi": ("sfcnn.cli.experiment", "membranes and cells of the ISBI 2012 challenge (figure 5)"),
     "data fetch": ("sfcnn.cli.data", "download a data set"),
     "data show": ("sfcnn.cli.data", "show the available data sets"),

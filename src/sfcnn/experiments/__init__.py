@@ -1,4 +1,4 @@
-"""The paper's experiments and one on symmetries; each writes a table, a JSON file and a figure."""
+"""The paper's experiments, and two on symmetries and recipes; each writes a table, a JSON file and a figure."""
 
 from importlib import import_module
 from typing import Any
@@ -12,6 +12,7 @@ EXPERIMENTS = {
     "generalization": "train on upright digits, test at every angle (figure 4 right)",
     "benchmark": "the benchmark on rotated MNIST (table 1)",
     "symmetry": "compare symmetries on the same digits and time budget (not in the paper)",
+    "recipes": "minutes to reach an error by each training recipe (not in the paper)",
     "isbi": "membranes and cells of the ISBI 2012 challenge (§4.2, figure 5)",
 }
 

@@ -75,6 +75,28 @@ def error_points(points: Mapping[str, Sequence[float]], title: str) -> "Figure":
     return figure
 
 
+def error_against_time(
+    series: Mapping[str, Sequence[Sequence[float]]], thresholds: Sequence[float], title: str
+) -> "Figure":
+    """Validation error after each epoch against minutes of training, one line per run, and the thresholds."""
+    figure = new_figure(6.0, 3.8)
+    axes = figure.subplots()
+    for (name, history), marker in zip(series.items(), "osd^vx" * len(series), strict=False):
+        minutes, errors = zip(*history, strict=True)
+        axes.plot(minutes, errors, marker=marker, markersize=4, label=name)
+    for threshold in thresholds:
+        axes.axhline(threshold, color="grey", linewidth=0.8, linestyle="--")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.set(xlabel="minutes of training", ylabel="validation error (%)", title=title)
+    axes.title.set_fontsize(9)
+    axes.set_xlim(left=0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure
+
+
 def scores_against_slices(series: Mapping[str, Mapping[int, float]], title: str) -> "Figure":
     """V_rand against the number of training slices, one line per network."""
     figure = new_figure(5.8, 3.8)

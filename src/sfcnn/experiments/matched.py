@@ -2,6 +2,8 @@
 
 The first, C8, has the given width. The widths of the others, in hundredths, are chosen so that their numbers of
 parameters are closest to that of C8. A plain twin of C8 finds its own width when it is built (`sfcnn.models.twins`).
+TI-pooling (Laptev et al. 2016) applies a plain network to eight rotations of each image, in training too, and takes the
+maximum of its features.
 """
 
 from bisect import bisect_left
@@ -24,6 +26,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "p4": {"orientations": 4, "basis": "pixels"},
     "p4m": {"orientations": 4, "basis": "pixels", "reflections": True},
     "plain": {"kind": "plain-parameters"},
+    "TI-pooling": {"kind": "plain-parameters", "views": 8, "view_pool": "max"},
 }
 
 _WIDTHS = range(1, 401)  # in hundredths

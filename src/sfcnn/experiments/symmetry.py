@@ -45,8 +45,8 @@ class SymmetryConfig:
     """Networks with different symmetries, trained for the same time.
 
     Args:
-        networks: which of "C8", "D4", "D8", "C16", "p4", "p4m", "plain" to train; train.model.width is that of C8, the
-            widths of the others are chosen to match its number of parameters
+        networks: which of "C8", "D4", "D8", "C16", "p4", "p4m", "plain", "TI-pooling" to train; train.model.width is
+            that of C8, the widths of the others are chosen to match its number of parameters
         budget_seconds: training time of each run, which determines its number of epochs
         epochs: epochs by network, to replace those that follow from the budget; the results of a sweep contain them
         restrict_after: drop the reflections of D4, D8 and p4m after this convolution, 0 for never
@@ -56,7 +56,7 @@ class SymmetryConfig:
         train: all other settings of the runs
     """
 
-    networks: tuple[str, ...] = tuple(NETWORKS)
+    networks: tuple[str, ...] = ("C8", "D4", "D8", "C16", "p4", "p4m", "plain")
     budget_seconds: float = 90.0
     epochs: dict[str, int] = field(default_factory=dict)
     restrict_after: int = 5
@@ -183,6 +183,8 @@ def compare(results: list[Result]) -> list[Row]:
 def _symmetry(model: dict[str, Any], views: int) -> str:
     """The symmetry of a network, in words."""
     if model["kind"] != "steerable":
+        if model["views"] > 1:
+            return f"none; maximum over {model['views']} rotations of an image"
         return "none" if views == 1 else f"none; mean over {views} rotations of an image"
     text = f"{model['orientations']} rotations"
     if model["reflections"]:
