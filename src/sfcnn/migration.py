@@ -148,7 +148,7 @@ def _read_filters(
 ) -> _Source:
     """Filters without the layer that they come from."""
     if orientations is None:
-        raise ValueError("filters do not tell their number of orientations: pass orientations=N of the group C_N")
+        raise ValueError("filters do not state their number of orientations: pass orientations=N of the group C_N")
     check_orientations(orientations)
     order = 2 * orientations if reflections else orientations
     inputs = 1 if lift else order
@@ -172,9 +172,10 @@ def _read_layer(layer: Any) -> _Source:
         raise ValueError(f"expected an R2Conv of e2cnn or escnn, or a tensor of filters, got {type(layer).__name__}")
     orientations, reflections = _symmetry(layer.in_type.gspace)
     if _kind(layer.out_type) != "regular":
+        kind = _kind(layer.out_type)
+        instead = ": from regular to trivial fields use GroupConv2d and OrientationPool('mean')"
         raise ValueError(
-            f"the output of the R2Conv has {_kind(layer.out_type)} fields, expected regular ones: from regular to "
-            "trivial fields use GroupConv2d and OrientationPool('mean')"
+            f"the output of the R2Conv has {kind} fields, expected regular ones{instead if kind == 'trivial' else ''}"
         )
     if layer.groups != 1:
         raise ValueError(f"the R2Conv has groups={layer.groups}, expected 1: our layers connect all channels")
@@ -192,7 +193,7 @@ def _read_layer(layer: Any) -> _Source:
 def _symmetry(space: Any) -> tuple[int, bool]:
     """Λ and whether there are reflections, if the group of a space of e2cnn or escnn is C_Λ or D_Λ on the plane."""
     order, kind = int(space.fibergroup.order()), type(space.fibergroup).__name__
-    axis = getattr(space, "axis", None)
+    axis = _mirror_axis(space)
     # Mirror images alone are a group of two elements as well. escnn tells the number of rotations, e2cnn has a name.
     turns = int(
         getattr(space, "rotations_order", 1 if kind == "CyclicGroup" and "flip" in space.name.lower() else order)
@@ -206,12 +207,24 @@ def _symmetry(space: Any) -> tuple[int, bool]:
     if not mirrors:
         return order, False
     if axis is None or not math.isclose(axis, math.pi / 2, abs_tol=1e-6):
-        told = "does not tell its axis of reflection" if axis is None else f"mirrors at {math.degrees(axis):g}°"
+        found = f"mirrors at {math.degrees(axis):g}°" if axis is not None else "does not state its axis of reflection"
+        instead = (
+            ""
+            if axis is not None
+            else (": if this is its axis, pass its filters, with orientations and reflections=True")
+        )
         raise ValueError(
-            f"the space {space.name} of the R2Conv {told}, expected 90°, left and right exchanged: if it does that, "
-            "pass its filters, with orientations and reflections=True"
+            f"the space {space.name} of the R2Conv {found}, expected 90°, left and right exchanged{instead}"
         )
     return order // 2, True
+
+
+def _mirror_axis(space: Any) -> float | None:
+    """The angle of the axis of reflection of a space of e2cnn, or of escnn, which keeps (2 · axis, N) for D_N."""
+    group = getattr(space, "_sg_id", None)
+    twice = group[0] if isinstance(group, tuple) else None
+    axis: float | None = getattr(space, "axis", twice / 2 if isinstance(twice, float) else None)
+    return axis
 
 
 def _kind(fields: Any) -> str:

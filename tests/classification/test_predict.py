@@ -234,7 +234,7 @@ def test_what_is_not_a_classifier_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"is not a run, since it has no config\.yaml"):
         load(tmp_path)
     (tmp_path / "config.yaml").write_text("task: segmentation", encoding="utf-8")
-    with pytest.raises(ValueError, match="is a run of segmentation, expected one of classification"):
+    with pytest.raises(ValueError, match="is a segmentation network, expected a classification network, such as"):
         load(tmp_path)
 
 

@@ -27,6 +27,7 @@ def test_angles_have_a_table_and_a_file(make_run: MakeRun, capsys: pytest.Captur
     assert main(options) == 0
     output = capsys.readouterr().out
     assert "\n30 test images of embedded digits, all rotated by each angle\n" in output
+    assert "all angles together:" in output.splitlines()
     assert output.endswith("wrote angles.json\n")
     numbers = json.loads(Path("angles.json").read_text(encoding="utf-8"))
     assert numbers["degrees"] == [0, 45, 90, 135, 180, 225, 270, 315]

@@ -76,9 +76,10 @@ def test_predict_has_a_column_more(run: Path, capsys: pytest.CaptureFixture[str]
     assert main(["classify", "predict", str(run), "a.png", "--out", "out.json"]) == 0
     (entry,) = json.loads(Path("out.json").read_text(encoding="utf-8"))
     assert entry["angle"] == before
+    assert capsys.readouterr().out.startswith("wrote out.json (")
     (run / "pose.safetensors").unlink()
     assert main(["classify", "predict", str(run), "a.png"]) == 0
-    (plain,) = rows(capsys.readouterr().out.removeprefix("wrote out.json\n"))
+    (plain,) = rows(capsys.readouterr().out)
     assert {**plain, "angle": found[0]["angle"]} == found[0]
 
 

@@ -39,7 +39,7 @@ def test_csv_and_json_say_what_the_network_says(
     assert main(["predict", run, "scans", "scans/a.png", "--batch-size", "2", "--device", "cpu"]) == 0
     shown = capsys.readouterr().out
     assert main(["classify", "predict", run, "scans", "scans/a.png", "--out", "new/out.csv"]) == 0
-    assert capsys.readouterr().out == "wrote new/out.csv\n"
+    assert capsys.readouterr().out == "wrote new/out.csv (0: 4)\n"
     assert Path("new/out.csv").read_text(encoding="utf-8") == shown
     rows = read_csv(shown)
     assert list(rows[0]) == ["file", "class", "probability", "orientation"]

@@ -158,10 +158,19 @@ def test_a_run_of_version_0_1_is_resumed() -> None:
     assert_same_weights("run", "whole")
 
 
-def test_resume_without_a_run_starts_one() -> None:
+def test_resume_without_a_run_starts_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert train("--out", "run", "--resume") == 0
+    assert "nothing to resume in run: starting a new run" in capsys.readouterr().out.splitlines()
     assert train("--out", "whole") == 0
     assert_same_weights("run", "whole")
+
+
+@pytest.mark.parametrize("group", ["classify", "segment"])
+def test_resume_without_a_run_and_settings_is_a_mistake(group: str, fails: Fails) -> None:
+    """The directory was mistyped, and no run of the default settings is wanted."""
+    message = fails(group, "train", "--out", "rnu", "--resume", "--data", "data", "--device", "cpu")
+    assert "rnu has no run to resume: pass the directory of a run, or the settings of a new one" in message
+    assert not Path("rnu").exists()
 
 
 def test_ctrl_c_says_how_to_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,20 @@
 import os
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from classification.conftest import REAL, SHAPES, draw_folder, random_mnist, shared_digits, write_mnist
 from classification.test_fetch import CONTENT, Server, offer, running
 from cli.conftest import Fails, files
 from sfcnn.classification import digits
+from sfcnn.classification.config import ClassificationConfig, ImagesConfig, ModelConfig
 from sfcnn.classification.preview import preview_figure
+from sfcnn.classification.task import train
 from sfcnn.cli import main
+from sfcnn.train.config import OptimizationConfig
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -97,6 +103,27 @@ def test_show_reads_a_folder_of_one_s_own(capsys: pytest.CaptureFixture[str]) ->
         "wrote seen.png",
     ]
     assert Path("seen.png").read_bytes().startswith(PNG)
+
+
+def test_dark_images_are_noticed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Images of a 12-bit camera in 16-bit files are nearly black, and networks learn little from them."""
+    draw_folder(Path("shapes"), 4)
+    for path in Path("shapes").rglob("*.png"):
+        values = np.asarray(Image.open(path).convert("L"), np.uint16) * 16  # 12 of 16 bits
+        Image.fromarray(values).save(path)
+    assert main(["data", "show", "--folder", "shapes"]) == 0
+    _, warning = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"images are dark: their brightest pixel has [56]\.?\d? % of .*; stretch their range first", warning
+    )
+    said: list[str] = []
+    config = ClassificationConfig(
+        ModelConfig(width=0.05, orientations=1),
+        ImagesConfig("folder", path="shapes", size=28),
+        OptimizationConfig(epochs=1, batch_size=10),
+    )
+    train(config, tmp_path / "run", warn=said.append)
+    assert warning in said
 
 
 def test_show_names_damaged_files_and_fails(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,14 @@ def test_no_command_and_a_wrong_one_name_the_choices(fails: Fails) -> None:
         assert all(name in message for name in COMMANDS)
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["segmen", "predict"], "segment"), (["segment", "predicts"], "predict"), (["filter"], "filters")],
+)
+def test_a_mistyped_command_is_corrected(words: list[str], meant: str, fails: Fails) -> None:
+    assert f"; did you mean {meant}?" in fails(*words)
+
+
 @pytest.mark.parametrize("command", [None, *COMMANDS])
 def test_help_has_examples(command: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:

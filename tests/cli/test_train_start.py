@@ -76,8 +76,8 @@ def test_a_run_is_continued_with_its_own_settings_and_another_schedule(make_run:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--start", "nowhere"], "no run nowhere: expected a directory created by training, or one of ['isbi2012',"),
-        (["--start", "isbi2012"], "isbi2012 is a run of segmentation, expected one of classification"),
+        (["--start", "nowhere"], "no run nowhere: expected a directory created by training, or one of isbi2012,"),
+        (["--start", "isbi2012"], "isbi2012 is a segmentation network, expected a classification network"),
         (["--start", "run", "--model.orientations", "8"], "model.orientations is 8, but 4 there; leave it out, "),
         (["--start", "run", "--images.dataset", "folder", "--images.path", "shapes"], "images.channels 1"),
         (["--start", "empty"], "empty is not a run, since it has no config.yaml"),

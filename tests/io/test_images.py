@@ -238,6 +238,9 @@ def test_other_mistakes_are_named(tmp_path: Path) -> None:
         read(tmp_path / "missing.png")
     with pytest.raises(ValueError, match=r"directory .* has no image files \(BMP"):
         image_files([tmp_path])
+    (tmp_path / "inner").mkdir()
+    with pytest.raises(ValueError, match=r"has no image files \(BMP.*; its subfolders are not searched"):
+        image_files([tmp_path])
     with pytest.raises(ValueError, match="at least one is needed"):
         read_images([])
     with pytest.raises(ValueError, match=r"unknown fit 'crop', choose one of \['pad', 'stretch'\]"):

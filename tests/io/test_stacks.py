@@ -136,13 +136,19 @@ def test_a_stack_cut_short_never_loses_slices_silently(tmp_path: Path) -> None:
         assert "stack.tif is " in error_of(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n", b"II*\0\xff\xff\xff\x7f"])
+@pytest.mark.parametrize("content", [b"", b"no image", b"II*\0\xff\xff\xff\x7f"])
 def test_a_wrong_file_is_named(content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "page.tif"
     path.write_bytes(content)
     assert "is not a TIFF or PNG file that can be read" in error_of(path)
     assert not caplog.records  # and nothing is said twice
     assert logging.getLogger("tifffile").propagate
+
+
+def test_a_png_is_not_a_stack(tmp_path: Path) -> None:
+    path = tmp_path / "mask.png"
+    Image.fromarray(np.zeros((4, 4), np.uint8)).save(path)
+    assert error_of(path) == f"{path} is a PNG image, expected a TIFF file"
 
 
 def test_stacks_that_make_no_sense_are_named(tmp_path: Path) -> None:

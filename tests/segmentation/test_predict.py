@@ -112,7 +112,7 @@ def test_a_run_of_the_other_kind_is_named(tmp_path: Path) -> None:
     make_run(tmp_path)
     text = (tmp_path / "config.yaml").read_text()
     (tmp_path / "config.yaml").write_text(text.replace("task: segmentation", "task: classification"))
-    with pytest.raises(ValueError, match="is a run of classification, expected one of segmentation"):
+    with pytest.raises(ValueError, match="is a classification network, expected a segmentation network, such as"):
         load(tmp_path)
     (tmp_path / "config.yaml").write_text(text.replace("task: segmentation", "task: gardening"))
     with pytest.raises(ValueError, match="unknown task 'gardening', choose one of"):

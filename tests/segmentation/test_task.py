@@ -179,6 +179,15 @@ def test_nothing_is_made_if_no_slice_is_left_to_train_on(tmp_path: Path) -> None
     assert not (tmp_path / "run").exists()
 
 
+def test_masks_without_foreground_are_refused(tmp_path: Path) -> None:
+    slices = load_slices(SlicesConfig())
+    empty = replace(slices, masks=[torch.zeros_like(mask) for mask in slices.masks])
+    with pytest.raises(ValueError, match=r"no training mask of synthetic membranes .* has any foreground"):
+        make_task(SegmentationConfig(), empty)
+    # One mask with foreground is enough.
+    make_task(SegmentationConfig(), replace(slices, masks=[slices.masks[0], *empty.masks[1:]]))
+
+
 @pytest.mark.usefixtures("_stacks")
 def test_slices_left_out_are_never_seen(tmp_path: Path) -> None:
     slices = load_slices(CONFIG.images)

@@ -198,7 +198,7 @@ def test_mistakes_are_sentences(viewer: Any, widget: Any, segment: Segment, run:
     widget.run.line_edit.value = str(tmp_path)
     assert f"{tmp_path} is not a run, since it has no config.yaml" in mistake()
     widget.run.line_edit.value = str(find_run("mnist-rot"))
-    assert "is a run of classification, expected one of segmentation" in mistake()
+    assert "is a classification network, expected a segmentation network, such as isbi2012" in mistake()
     run(pixel_size=0.004)
     widget.pixel_size.value = 4
     assert "too far from that of the training images" in mistake()

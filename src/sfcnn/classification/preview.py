@@ -14,6 +14,21 @@ if TYPE_CHECKING:
 
 _LONGEST = 10  # characters of a label in the figure
 
+_DARK = 0.25  # of the brightest pixel of all images
+
+
+def darkness(images: Tensor) -> str:
+    """A warning if images, bytes or in [0, 1], use little of the range, as 12-bit images in 16-bit files; or "".
+
+    >>> darkness(torch.full((2, 1, 8, 8), 16, dtype=torch.uint8))
+    'images are dark: their brightest pixel has 6.3 % of the largest possible value; stretch their range first'
+    """
+    brightest = float(as_fraction(images.max()))
+    if brightest >= _DARK:
+        return ""
+    share = f"{100 * brightest:.2g} % of the largest possible value"
+    return f"images are dark: their brightest pixel has {share}; stretch their range first"
+
 
 @dataclass(frozen=True)
 class Preview:

@@ -14,6 +14,7 @@ from sfcnn.classification.data import load_splits, resolve_images
 from sfcnn.classification.deformation import centre_bends, deform_each, random_bends, random_stretches
 from sfcnn.classification.labelled import LabelledImages, Splits, as_fraction, first_images
 from sfcnn.classification.network import build_network
+from sfcnn.classification.preview import darkness
 from sfcnn.randomness import seeded_generator
 from sfcnn.train.run import Job, RunResult, check_directory, train_run
 from sfcnn.train.start import Started, read_start
@@ -143,6 +144,7 @@ def train(
         make_task=lambda: Classification(splits, config),
         dataset=splits.name,
         select_last=config.images.join_validation,
+        notice=darkness(splits.train.images),
         start=(lambda net: _start(net, config)) if config.start else None,
     )
     return train_run(job, directory, **options)

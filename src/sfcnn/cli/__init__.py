@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 
 from sfcnn import __version__
-from sfcnn.cli.parser import Parser
+from sfcnn.cli.parser import Parser, closest
 
 #: Command name: its module and a one-line description.
 COMMANDS = {
@@ -113,6 +113,8 @@ def _command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
         listing.parse_args(rest[:1])  # help and version print and exit, anything else is an error
     typed = f"unknown command {rest[0]!r}:" if rest else "a command is missing:"
     names = [name.removeprefix(f"{group} ") for name in COMMANDS if name.startswith(f"{group} ")] if group else COMMANDS
+    if rest and (close := closest(rest[0], {name.split()[0] for name in names})):
+        return listing.error(f"unknown command {rest[0]!r}; did you mean {close}?")
     return listing.error(f"{typed} choose one of {', '.join(names)}")
 
 

@@ -63,7 +63,7 @@ def _show(directory: Path, folder: str | None, picture: Path | None, *, overwrit
     from sfcnn.classification.config import DATASETS
     from sfcnn.classification.data import load_splits
     from sfcnn.classification.digits import MissingDataError
-    from sfcnn.classification.preview import Preview, preview, preview_figure
+    from sfcnn.classification.preview import Preview, darkness, preview, preview_figure
     from sfcnn.io.files import check_output
     from sfcnn.pictures import save_figure
 
@@ -72,8 +72,11 @@ def _show(directory: Path, folder: str | None, picture: Path | None, *, overwrit
     found: list[Preview] = []
     damaged = []
     if folder is not None:
-        found.append(preview(load_splits("folder", path=folder)))
+        splits = load_splits("folder", path=folder)
+        found.append(preview(splits))
         print(f"{folder}: {found[0].summary()}, {len(found[0].classes)} classes: {', '.join(found[0].classes)}")
+        if warning := darkness(splits.train.images):
+            print(warning)
     else:
         print(f"data directory: {directory}")
     for dataset in () if folder is not None else [name for name in DATASETS if name != "folder"]:

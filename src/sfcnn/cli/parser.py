@@ -17,8 +17,17 @@ def did_you_mean(message: str, options: Iterable[str]) -> str:
     'unrecognized arguments: --epoch 3; did you mean --epochs?'
     """
     unknown = re.match(r"unrecognized arguments: (--[\w.-]+)", message)
-    close = difflib.get_close_matches(unknown[1], list(options), n=1, cutoff=0.8) if unknown else []
-    return f"{message}; did you mean {close[0]}?" if close else message
+    close = closest(unknown[1], options) if unknown else ""
+    return f"{message}; did you mean {close}?" if close else message
+
+
+def closest(word: str, words: Iterable[str]) -> str:
+    """The one of `words` that resembles a mistyped word most, or an empty text if none does.
+
+    >>> closest("segmnet", ["segment", "score"])
+    'segment'
+    """
+    return next(iter(difflib.get_close_matches(word, list(words), n=1, cutoff=0.8)), "")
 
 
 class Parser(argparse.ArgumentParser):

@@ -45,14 +45,18 @@ def _first_settings(config: Any, words: Sequence[str], given: Sequence[dict[str,
     peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     peek.add_argument("--out", type=Path)
     peek.add_argument("--resume", action="store_true")
+    peek.add_argument("--data")
+    peek.add_argument("--device")
     peek.add_argument("--start", default=next((values["start"] for values in given[::-1] if "start" in values), ""))
     try:
-        found, _ = peek.parse_known_args(words)
+        found, others = peek.parse_known_args(words)
     except argparse.ArgumentError:
         return {}  # the real parser will report the error
     if found.resume and found.out and (path := found.out / "config.yaml").is_file():
         task, values = read_run(found.out)
         return {path: {"task": task, **values}}
+    if found.resume and found.out and not (given or others or found.start):
+        raise ValueError(f"{found.out} has no run to resume: pass the directory of a run, or the settings of a new one")
     if not found.start or not isinstance(found.start, str):
         return {}
     directory = find_run(found.start)
@@ -101,6 +105,8 @@ def run_training(prog: str, arguments: Any, config: type, train: Callable[..., "
     settings: Any = make_settings(config, values)
     check_directory(out, resume=resume)
     console = make_console(quiet=not is_first_process())
+    if resume and not (out / "config.yaml").is_file():
+        console.print(f"nothing to resume in {out}: starting a new run")
     display = RunDisplay(console, settings.optimization.epochs)
     with (
         _stoppable(lambda: console.print(f"stopped; to resume: {prog} --out {out} --resume")),

@@ -38,7 +38,8 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
         visible = (file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
         found = sorted(file for file in visible if file.suffix.lower() in endings)
         if not found:
-            raise ValueError(f"directory {path} has no image files ({', '.join(FORMATS)})")
+            inner = "; its subfolders are not searched" if any(file.is_dir() for file in path.iterdir()) else ""
+            raise ValueError(f"directory {path} has no image files ({', '.join(FORMATS)}){inner}")
         files += found
     if not files:
         raise ValueError("no image files given: at least one is needed")

@@ -18,5 +18,5 @@ def find_run(run: Path | str) -> Path:
         return directory
     names = shipped_names()
     if str(run) not in names:
-        raise ValueError(f"no run {run}: expected a directory created by training, or one of {names}")
+        raise ValueError(f"no run {run}: expected a directory created by training, or one of {', '.join(names)}")
     return SHIPPED / str(run)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from sfcnn.io.names import SHIPPED, shipped_names
 from sfcnn.io.settings import load_yaml
 from sfcnn.io.state import read_state
 
@@ -57,7 +58,9 @@ def read_task(directory: Path, task: str) -> dict[str, Any]:
     """The settings of a run, which must have this task."""
     found, values = read_run(directory)
     if found != task:
-        raise ValueError(f"{directory} is a run of {found}, expected one of {task}")
+        example = next(name for name in shipped_names() if read_run(SHIPPED / name)[0] == task)
+        name = directory.name if directory.parent == SHIPPED else directory
+        raise ValueError(f"{name} is a {found} network, expected a {task} network, such as {example}")
     return values
 
 

@@ -263,6 +263,8 @@ def named_errors(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.filename is not None:
             raise  # raised by the file system, for example missing permission
         reason = " ".join(str(error).split())[:_LONGEST_REASON] or type(error).__name__
+        if isinstance(error, tifffile.TiffFileError) and _is_png(path):
+            raise ValueError(f"{path} is a PNG image, expected a TIFF file") from error
         if isinstance(error, tifffile.TiffFileError | UnidentifiedImageError):
             raise ValueError(f"{path} is not a TIFF or PNG file that can be read: {reason}") from error
         if "imagecodecs" in reason:
@@ -271,3 +273,8 @@ def named_errors(path: Path) -> Iterator[None]:
     finally:
         logger.removeHandler(complaints)
         logger.propagate = heard
+
+
+def _is_png(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"\x89PNG"

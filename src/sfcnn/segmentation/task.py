@@ -170,6 +170,8 @@ def make_task(config: SegmentationConfig, slices: Slices) -> SegmentationTask:
     def part(indices: list[int]) -> Labelled:
         return [images[index] for index in indices], [slices.masks[index] for index in indices]
 
+    if not any(slices.masks[index].any() for index in train):
+        raise ValueError(f"no training mask of {slices.name} has any foreground: all of their pixels are 0")
     pairs = None
     if config.model.affinities:
         offsets = oriented_offsets(config.model.affinities, config.model.orientations)

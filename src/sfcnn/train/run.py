@@ -126,6 +126,7 @@ class Job:
     #: loads the network's initial weights from another one, if the run starts from trained weights
     start: Callable[[nn.Module], Started] | None = None
     more_steps: str = "a smaller optimization.batch_size"  #: what gives an epoch more steps
+    notice: str = ""  #: a warning about the images, for a new run
 
 
 def _few_steps(job: Job, steps: int) -> str:
@@ -173,7 +174,7 @@ def train_run(
         device: one of `sfcnn.devices.DEVICES`.
         observers: callbacks, in the first process.
         warn: called with a message for each damaged checkpoint, with what was loaded if the run starts from trained
-            weights, if a new run has very few steps, and if there is nothing to resume.
+            weights, if a new run has very few steps or its data look wrong, and if a resumed run was already finished.
     """
     config = job.config
     check_directory(directory, resume=resume)
@@ -188,6 +189,8 @@ def train_run(
         say(str(job.start(net)))
     elif state is None and (few := _few_steps(job, task.steps)):
         say(few)
+    if state is None and job.notice:
+        say(job.notice)
     accelerator.wait_for_everyone()  # all have checked the directory before one writes to it
     if first:
         remove_leftovers(directory)

@@ -88,6 +88,7 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
     else:
         print(f"{evaluation.images:,} {what}, all rotated by each angle")
         console.print(error_table(degrees, columns))
+        print("all angles together:")
     console.print(class_table(evaluation.scores()))
     if evaluation.angle_errors is not None:
         off = evaluation.angle_errors

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,7 +77,8 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         return
     with new_file(out, overwrite=arguments.overwrite) as path:
         path.write_text(text, encoding="utf-8")
-    print(f"wrote {out}")
+    counts = Counter(predictions.names)
+    print(f"wrote {out} ({', '.join(f'{name}: {counts[name]:,}' for name in sorted(counts))})")
 
 
 def _show(text: str) -> None:
