@@ -7,6 +7,7 @@
 - `large`: `sfcnn segment predict` on a synthetic image of 4096×4096 pixels: time and peak memory of the whole process,
   for membranes and cells.
 - `cells`: from probabilities to cells, for a slice of 512×512, with the mean probability and with a forest.
+- `stack`: eight slices of 512×512, the cells of each found while the network computes the next one, and after it.
 - `predict`: `sfcnn segment predict` on a synthetic image of 2048×2048 pixels, with the compiled kernel and with
   SFCNN_KERNEL=0, taking turns: wall time and CPU time of the whole process, and the ratio.
 
@@ -30,7 +31,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from sfcnn.cells import ForestConfig, find_cells, learn_forest, truth_cells
+from sfcnn.cells import ForestConfig, find_cells, learn_forest, segment, truth_cells
+from sfcnn.cells.apply import run_forest
 from sfcnn.cells.pipeline import describe
 from sfcnn.io.files import write_json
 from sfcnn.io.provenance import provenance
@@ -150,6 +152,31 @@ def from_probabilities(size: int, repeats: int) -> dict[str, Any]:
     }
 
 
+def stack(size: int, repeats: int, count: int = 8) -> dict[str, Any]:
+    """Seconds from slices to cells, overlapped as in `segment`, and one after the other."""
+    network = load(find_run(RUN), device="cpu")
+    forest, images = run_forest(network), synthetic_membranes(count, size, cell=60).images.numpy()
+    ways: dict[str, Callable[[], Any]] = {
+        "overlapped": lambda: segment(network, images),
+        "in turn": lambda: find_cells(network.predict(images), None, forest, images),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for repeat in range(repeats + 1):
+        for name, find in ways.items():
+            start = time.perf_counter()
+            find()
+            if repeat:
+                seconds[name].append(time.perf_counter() - start)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return {
+        "size": size,
+        "slices": count,
+        "seconds": medians,
+        "all_seconds": seconds,
+        "ratio": medians["in turn"] / medians["overlapped"],
+    }
+
+
 def report(found: dict[str, Any]) -> None:
     """Print the measured sections."""
     if "large" in found:
@@ -169,6 +196,12 @@ def report(found: dict[str, Any]) -> None:
         size = found["cells"]["size"]
         for name, seconds in found["cells"]["seconds"].items():
             print(f"cells of a slice of {size}×{size} by {name}: {seconds:.2f} s")
+    if "stack" in found:
+        slices = found["stack"]
+        print(
+            f"{slices['slices']} slices of {slices['size']}×{slices['size']}: {slices['seconds']['overlapped']:.1f} s, "
+            f"in turn {slices['seconds']['in turn']:.1f} s: {slices['ratio']:.2f}×"
+        )
     if "predict" in found:
         size, times = found["predict"]["size"], found["predict"]["seconds"]
         print(
@@ -188,6 +221,7 @@ def main() -> None:
     sections: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
         "large": lambda options: large(options.size),  # first: the peak memory covers all child processes so far
         "cells": lambda options: from_probabilities(options.slice, options.repeats),
+        "stack": lambda options: stack(options.slice, options.repeats),
         "prediction": lambda options: prediction(options.tile, options.repeats),
         "predict": lambda options: predict(options.image, options.repeats),
     }

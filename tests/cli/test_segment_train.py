@@ -96,7 +96,7 @@ def test_a_forest_tells_borders_if_there_is_one(monkeypatch: pytest.MonkeyPatch)
     given: list[tuple[Any, ...]] = []
 
     def noted(*arguments: Any) -> Any:
-        if arguments[0].ndim == 3:  # it calls itself for each slice
+        if arguments[0].ndim == 3:  # it calls itself with the image of a single slice
             given.append(arguments)
         return find_cells(arguments[0])
 
@@ -105,12 +105,15 @@ def test_a_forest_tells_borders_if_there_is_one(monkeypatch: pytest.MonkeyPatch)
         assert main(["segment", "predict", "run", "em.tif", "--out", "found", "--overwrite", *words]) == 0
     Path("edges.safetensors").rename("run/edges.safetensors")
     assert main(["segment", "predict", "run", "em.tif", "--out", "found", "--overwrite"]) == 0
-    assert given[0][1:] == (None, None, None)
-    for _, settings, forest, raw in given[1:]:
+    slices = as_fraction(tifffile.imread("em.tif"), "")
+    count = len(slices)
+    assert len(given) == 3 * count  # slice by slice
+    assert all(arguments[1:] == (None, None, None) for arguments in given[:count])
+    for number, (_, settings, forest, raw) in enumerate(given[count:]):
         assert settings is None
         assert forest.superpixels == SuperpixelsConfig(threshold=0.4)
         assert len(forest.roots) == 3
-        np.testing.assert_array_equal(raw, as_fraction(tifffile.imread("em.tif"), ""))
+        np.testing.assert_array_equal(raw, slices[[number % count]])
 
 
 def test_images_and_folders_are_taken_and_cells_can_be_left_out() -> None:
@@ -192,7 +195,7 @@ def test_contrast_and_pixels_of_another_kind(capsys: pytest.CaptureFixture[str])
     np.testing.assert_allclose(tifffile.imread("found/absurd-membranes.tif"), one, atol=1e-5)
 
 
-def test_files_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_two_files_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert train() == 0
     for name in "abc":
         write_stack(Path(f"many/{name}.tif"), tifffile.imread("em.tif")[:1])
@@ -205,10 +208,20 @@ def test_files_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> 
 
         return call
 
-    monkeypatch.setattr("sfcnn.cells.apply.read_stack", noted("read", read_stack))
-    monkeypatch.setattr("sfcnn.cells.apply.write_stacks", noted("write", write_stacks))
+    monkeypatch.setattr("sfcnn.cells.files.read_stack", noted("read", read_stack))
+    monkeypatch.setattr("sfcnn.cells.files.write_stacks", noted("write", write_stacks))
     assert main(["segment", "predict", "run", "many", "--out", "found"]) == 0
-    assert events == ["read", "write"] * 3
+    assert events == ["read", *["read", "write"] * 2, "write"]
+
+
+def test_files_before_a_damaged_one_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train() == 0
+    for name in "ab":
+        write_stack(Path(f"many/{name}.tif"), tifffile.imread("em.tif")[:1])
+    Path("many/c.tif").write_bytes(Path("many/a.tif").read_bytes()[:500])
+    assert main(["segment", "predict", "run", "many", "--out", "found"]) == 2
+    assert "many/c.tif is damaged or truncated" in capsys.readouterr().err
+    assert {path.stem for path in Path("found").iterdir()} == {"a-membranes", "a-cells", "b-membranes", "b-cells"}
 
 
 def test_three_classes_in_colour(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfcnn.cells.affinities import Affinities
-    from sfcnn.cells.apply import Segmentation, segment, segment_files
+    from sfcnn.cells.apply import Segmentation, segment
     from sfcnn.cells.comparison import MethodScore, Prediction, choose_settings, compare_methods, predict_slices
+    from sfcnn.cells.files import segment_files
     from sfcnn.cells.forest import Forest, ForestConfig
     from sfcnn.cells.learning import LearnedForest, learn_forest
     from sfcnn.cells.lifted import LiftedConfig
@@ -66,7 +67,7 @@ _MODULES = {
     "predict_slices": "comparison",
     "score": "reading",
     "segment": "apply",
-    "segment_files": "apply",
+    "segment_files": "files",
     "truth_cells": "scoring",
 }
 

@@ -1,9 +1,9 @@
-"""From images to cells with a trained network, for arrays or for any number of files of any size."""
+"""From images to cells with a trained network."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfcnn.cells.affinities import Affinities
 from sfcnn.cells.forest import Forest
-from sfcnn.cells.linking import SliceAgreement, describe_agreement, link_stack
+from sfcnn.cells.linking import SliceAgreement, link_stack
 from sfcnn.cells.pipeline import BY_AFFINITIES, BY_SUPERPIXELS, CellsConfig, find_cells
-from sfcnn.io.files import check_output
-from sfcnn.io.pixelsize import read_pixel_size
 from sfcnn.io.settings import read_settings
-from sfcnn.io.stacks import TIFF, as_fraction, as_writable_labels, read_image, read_stack, write_stacks
 from sfcnn.segmentation import Segmenter
 from sfcnn.segmentation.neighbours import window
 from sfcnn.segmentation.predict import resize
@@ -68,24 +65,72 @@ def segment(
         raise ValueError(
             f"expected a segmentation network, such as sfcnn.load('isbi2012'), got {type(network).__name__}"
         )
+    with ThreadPoolExecutor(1, thread_name_prefix="sfcnn-cells") as pool:
+        return begin(network, images, pool, only=only, cells=cells, stack=stack, **options)()
+
+
+def begin(
+    network: Segmenter,
+    images: ArrayLike,
+    pool: Executor,
+    *,
+    only: Sequence[int] | None = None,
+    cells: bool | None = None,
+    stack: bool = False,
+    **options: Any,
+) -> Callable[[], Segmentation]:
+    """Apply the network, as in `segment`, while the `pool` finds the cells of earlier slices; call the result to wait.
+
+    So the network can go on with another image at once. Finding cells lets go of Python's lock nearly all the time.
+    """
     check_stack(network, cells, stack=stack)
+    images = np.asarray(images)
     forest = options.pop("forest") if "forest" in options else run_forest(network)
     settings: CellsConfig | None = options.pop("settings", None) or run_settings(network)
     if settings is not None and settings.method not in BY_SUPERPIXELS:
         forest = None
-    if settings is not None and settings.method in BY_AFFINITIES and wants_cells(network, cells):
-        found = _by_affinities(network, np.asarray(images, np.float32), settings, forest, only=only, **options)
-        return _linked(found) if stack else found
-    probabilities = network.predict(images, only=only, **options)
-    if wants_cells(network, cells):
-        scale = network.scale(options.get("pixel_size", 0.0))
-        raw = np.asarray(images) if only is None else np.asarray(images)[list(only)]
+    if not wants_cells(network, cells):
+        probabilities = network.predict(images, only=only, **options)
+        return lambda: Segmentation(probabilities, _classes(network, probabilities))
+    if settings is not None and settings.method in BY_AFFINITIES:
+        found = _by_affinities(network, images.astype(np.float32, copy=False), settings, forest, only=only, **options)
+        return lambda: _linked(found) if stack else found
+    scale = network.scale(options.get("pixel_size", 0.0))
+    progress = options.pop("progress", lambda done: None)
+
+    def predict(only: Sequence[int] | None, start: float, share: float) -> tuple[NDArray[Any], Future[NDArray[Any]]]:
+        probabilities = network.predict(
+            images, only=only, progress=lambda done: progress(start + done * share), **options
+        )
+        raw = images if only is None else images[list(only)]
         raw = 1 - raw if options.get("invert") else raw
-        found = Segmentation(probabilities, _cells(probabilities, raw, forest, scale, settings))
+        return probabilities, pool.submit(_cells, probabilities, raw, forest, scale, settings)
+
+    single = images.ndim - (network.channels == 3 and images.shape[-1] == 3) == 2
+    chosen = range(len(images)) if only is None else only
+    if single or len(chosen) < 2 or (settings is not None and settings.joined):
+        parts = [predict(only, 0.0, 1.0)]
+    else:
+        parts = [predict([z], number / len(chosen), 1 / len(chosen)) for number, z in enumerate(chosen)]
+
+    def finish() -> Segmentation:
+        labels = [cells.result() for _, cells in parts]
+        for last, this in pairwise(labels):
+            this += last.max()  # labels are unique across slices
+        if len(parts) == 1:
+            found = Segmentation(parts[0][0], labels[0])
+        else:
+            found = Segmentation(np.concatenate([part for part, _ in parts]), np.concatenate(labels))
         return _linked(found) if stack else found
+
+    return finish
+
+
+def _classes(network: Segmenter, probabilities: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The class of each pixel, from 0."""
     if len(network.classes) == 1:
-        return Segmentation(probabilities, (probabilities > 0.5).astype(np.int64))
-    return Segmentation(probabilities, probabilities.argmax(-3))
+        return (probabilities > 0.5).astype(np.int64)
+    return probabilities.argmax(-3)
 
 
 def wants_cells(network: Segmenter, cells: bool | None) -> bool:
@@ -211,87 +256,3 @@ def _resized(images: NDArray[Any], sides: Sequence[int]) -> NDArray[np.float32]:
     """Resample an image (H, W) or slices (Z, H, W) to new sides."""
     slices = torch.from_numpy(np.ascontiguousarray(images, np.float32)).reshape(-1, *images.shape[-2:])
     return resize(slices, sides).numpy().reshape(*images.shape[:-2], *sides)
-
-
-def segment_files(
-    network: Segmenter,
-    files: Sequence[Path],
-    out: Path,
-    *,
-    cells: bool | None = None,
-    stack: bool = False,
-    pixel_size: float | None = None,
-    overwrite: bool = False,
-    report: Callable[[str, float], None] = lambda name, done: None,
-    warn: Callable[[str], None] = print,
-    **options: Any,
-) -> Iterator[Path]:
-    """Segment files one by one, and yield the path of each TIFF file written, which has the size of its image.
-
-    NAME-<class>.tif        probabilities of the class, from 0 to 1, if there is only one
-    NAME-probabilities.tif  probabilities of several classes, one channel each
-    NAME-labels.tif         the class of each pixel: 0 for background, 1, 2 …
-    NAME-cells.tif          a number for each cell, instead of NAME-labels.tif
-
-    Args:
-        network, cells, stack: as in `segment`.
-        files: TIFF stacks or images.
-        out: directory for the results.
-        pixel_size: in micrometres, 0 to use images as they are; by default read from each file.
-        overwrite: replace existing files.
-        report: called with a file's name and the fraction of it that is done.
-        warn: called with a line about a file with an implausible pixel size, or about the agreement of its slices.
-        options: passed to `segment`.
-    """
-    check_stack(network, cells, stack=stack)
-    options.setdefault("forest", run_forest(network))
-    endings = _endings(network, cells)
-    outputs = {file: [out / f"{file.stem}-{ending}.tif" for ending in endings] for file in files}
-    names = [path for paths in outputs.values() for path in paths]
-    if len(set(names)) < len(names):
-        raise ValueError("two of the images have the same name: segment them into different directories")
-    for path in names:
-        check_output(path, overwrite=overwrite)
-    for file, paths in outputs.items():
-        pixels = read_pixel_size(file)
-        size = said_size(network, pixels.micrometres, file, warn) if pixel_size is None else pixel_size
-        found = segment(
-            network,
-            _read(file, network),
-            cells=cells,
-            stack=stack,
-            pixel_size=size,
-            progress=lambda done, name=file.name: report(name, done),
-            **options,
-        )
-        stacks = dict(zip(paths, (found.probabilities, as_writable_labels(found.labels, file)), strict=True))
-        if len(network.classes) > 1 and found.probabilities.ndim == 3:
-            stacks[paths[0]] = found.probabilities[None]  # channels of one slice
-        write_stacks(stacks, pixels=pixels, overwrite=overwrite)
-        if found.agreement:
-            warn(f"{file.name}: {describe_agreement(dict(enumerate(found.agreement)))}")
-        yield from paths
-
-
-def said_size(network: Segmenter, size: float, file: Path, warn: Callable[[str], None]) -> float:
-    """The pixel size stored in a file, or 0 if it is implausible, as programs often write arbitrary values."""
-    try:
-        network.scale(size)
-    except ValueError:
-        warn(f"{file} has an implausible pixel size of {size:g} µm, which is ignored: pass --pixel-size to set it")
-        return 0.0
-    return size
-
-
-def _endings(network: Segmenter, cells: bool | None) -> tuple[str, str]:
-    labels = "cells" if wants_cells(network, cells) else "labels"
-    return (network.classes[0] if len(network.classes) == 1 else "probabilities"), labels
-
-
-def _read(file: Path, network: Segmenter) -> NDArray[np.float32]:
-    colour = network.channels == 3
-    stack = read_stack(file, colour=colour) if file.suffix.lower() in TIFF else read_image(file, colour=colour)
-    fraction = as_fraction(stack, file)
-    if colour and fraction.shape[-1] != 3:
-        fraction = np.repeat(fraction[..., None], 3, axis=-1)
-    return fraction[0] if file.suffix.lower() in TIFF and len(fraction) == 1 else fraction

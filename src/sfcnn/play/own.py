@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from sfcnn.cells.apply import segment_files, wants_cells
+from sfcnn.cells.apply import wants_cells
+from sfcnn.cells.files import segment_files
 from sfcnn.classification import Classifier
 from sfcnn.classification.rows import as_csv, prediction_rows
 from sfcnn.io.stacks import TIFF, as_fraction, read_image, read_labels, read_stack

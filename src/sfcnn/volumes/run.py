@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sfcnn.cells.apply import cells_settings, check_method, check_stack, said_size, wants_cells
+from sfcnn.cells.apply import cells_settings, check_method, check_stack, wants_cells
+from sfcnn.cells.files import said_size
 from sfcnn.cells.linking import LEAST_OVERLAP, Links, SliceAgreement, check_overlap, number_cells
 from sfcnn.segmentation import Segmenter
 from sfcnn.volumes.plan import Output, Plan, prepare

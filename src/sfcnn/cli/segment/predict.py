@@ -102,7 +102,8 @@ def run(prog: str, arguments: argparse.Namespace) -> None:
         _run_volume(arguments)
         return
     _check_files(arguments)
-    from sfcnn.cells.apply import cells_settings, run_forest, segment_files
+    from sfcnn.cells.apply import cells_settings, run_forest
+    from sfcnn.cells.files import segment_files
     from sfcnn.cells.forest import Forest
     from sfcnn.cli.console import make_console, progress
     from sfcnn.io.images import image_files
