@@ -164,6 +164,19 @@ def benchmark() -> Values:
 
 _PUBLISHED_BEFORE = 1.01  # per cent on rotated MNIST, the best result that the paper compares with
 
+def recipes() -> Values:
+    """Errors by recipe, and epochs until a validation error was reached, such as `fast.epochs.1`."""
+    found = load("results/recipes.json")
+    values: Values = {"minutes": found["wall_seconds"] / 60}
+    for run in found["runs"]:
+        name, history = run["recipe"], run["history"]
+        values |= {f"{name}.error": run["test_error"], f"{name}.validation": min(error for _, error in history)}
+        for threshold in (1.5, 1.0):
+            reached = [epoch for epoch, (_, error) in enumerate(history, start=1) if error <= threshold]
+            values |= {f"{name}.epochs.{threshold:g}": reached[0]} if reached else {}
+    return values
+
+
 _CELLS = {"steerable": "sfcnn", "plain-parameters": "unet", "plain-effective-channels": "unet-wide"}
 
 
@@ -412,6 +425,8 @@ SOURCES: dict[str, Callable[[], Values]] = {
     "benchmark": benchmark,
     "isbi": lambda: isbi("isbi"),
     "isbi-neighbours": lambda: isbi("isbi-neighbours"),
+    "isbi-slices": lambda: isbi_labels("isbi-slices"),
+    "recipes": recipes,
     "mnist-rot": lambda: card("mnist-rot"),
     "isbi2012": lambda: scores("isbi2012"),
     "brightness": lambda: scores("brightness"),

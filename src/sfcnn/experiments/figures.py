@@ -79,6 +79,8 @@ def error_against_time(
     series: Mapping[str, Sequence[Sequence[float]]], thresholds: Sequence[float], title: str
 ) -> "Figure":
     """Validation error after each epoch against minutes of training, one line per run, and the thresholds."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     figure = new_figure(6.0, 3.8)
     axes = figure.subplots()
     for (name, history), marker in zip(series.items(), "osd^vx" * len(series), strict=False):
@@ -87,8 +89,9 @@ def error_against_time(
     for threshold in thresholds:
         axes.axhline(threshold, color="grey", linewidth=0.8, linestyle="--")
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel="minutes of training", ylabel="validation error (%)", title=title)
     axes.title.set_fontsize(9)
     axes.set_xlim(left=0)
