@@ -164,6 +164,7 @@ def benchmark() -> Values:
 
 _PUBLISHED_BEFORE = 1.01  # per cent on rotated MNIST, the best result that the paper compares with
 
+
 def recipes() -> Values:
     """Errors by recipe, and epochs until a validation error was reached, such as `fast.epochs.1`."""
     found = load("results/recipes.json")

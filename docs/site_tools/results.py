@@ -176,6 +176,14 @@ def segmentation() -> str:
             ["as above, with `SFCNN_KERNEL=0`", slower],
         ]
         parts += [markdown_table(["", "measured"], rows), _benchmark_source("segmentation", command["provenance"])]
+    if "stack" in found:
+        stack = found["stack"]
+        slices = f"{stack['slices']} slices of {stack['size']}×{stack['size']}, overlapped"
+        rows = [
+            [slices, f"{stack['seconds']['overlapped']:.1f} s"],
+            ["as above, one after the other", f"{stack['seconds']['in turn']:.1f} s, {stack['ratio']:.2f}×"],
+        ]
+        parts += [markdown_table(["", "measured"], rows), _benchmark_source("segmentation", stack["provenance"])]
     return "\n\n".join(parts)
 
 

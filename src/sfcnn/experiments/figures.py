@@ -102,7 +102,7 @@ def error_against_time(
 
 def scores_against_slices(series: Mapping[str, Mapping[int, float]], title: str) -> "Figure":
     """V_rand against the number of training slices, one line per network."""
-    figure = new_figure(5.8, 3.8)
+    figure = new_figure(5.8, 4.2)
     axes = figure.subplots()
     for (name, points), marker in zip(series.items(), "osd^vx", strict=False):
         axes.plot(list(points), list(points.values()), marker=marker, markersize=4, label=name)
@@ -113,7 +113,7 @@ def scores_against_slices(series: Mapping[str, Mapping[int, float]], title: str)
     axes.set(xlabel="training slices", ylabel="V_rand of held-out slices", title=title)
     axes.title.set_fontsize(9)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
     return figure
 
 
