@@ -244,11 +244,12 @@ def segmentation() -> Values:
     large, command = found["large"], found["predict"]
     return {
         "large.size": large["size"],
-        "large.minutes": large["seconds"] / 60,
+        "large.seconds": large["seconds"],
         "large.gigabytes": large["peak_bytes"] / 1e9,
         "predict.size": command["size"],
         "predict.kernel": command["seconds"]["kernel"],
         "predict.pytorch": command["seconds"]["without kernel"],
+        "stack.ratio": found["stack"]["ratio"],
     }
 
 
