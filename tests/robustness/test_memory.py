@@ -48,13 +48,13 @@ class Watch:
 def assert_steady(watch: Watch, steps: int) -> None:
     """After the first quarter, in which caches fill, nothing is kept of a step.
 
-    The history, which is kept, has one record per epoch. Memory is taken from the system in pieces, so it is allowed
-    two kilobytes per step: less than the smallest network's gradients.
+    The history, which is kept, has one record per epoch. Memory is taken from the system in pieces, and training keeps
+    what it frees, so it is allowed 16 MB and two kilobytes per step: less than the smallest network's gradients.
     """
     start = len(watch.tensors) // 4
     assert len(set(watch.tensors[start:])) == 1
     assert watch.objects[-1] - watch.objects[start] < steps // 4
-    assert watch.bytes[-1] - watch.bytes[start] < 2 * 1024 * steps + (4 << 20)
+    assert watch.bytes[-1] - watch.bytes[start] < 2 * 1024 * steps + (16 << 20)
 
 
 @pytest.mark.parametrize(
